@@ -42,11 +42,13 @@ class Topic:
         name: its name, e.g. ``"/env_0003/imu/data_raw"``.
         type: its message type, e.g. ``"sensor_msgs/msg/Imu"``.
         is_latched: whether late subscribers get its last message (durability ``transient_local``).
+        sensor: name of its sensor; empty for ``/clock``, ``/tf`` and ``/tf_static``.
     """
 
     name: str
     type: str
     is_latched: bool = False
+    sensor: str = ""
 
     @property
     def schema(self) -> str:
@@ -110,6 +112,7 @@ class Ros2Messages:
     Attributes:
         topics: all topics; their indices are those in message blocks.
         envs: the converted environments.
+        prefixes: start of the names of each of them, see `names.env_prefixes`.
         unmapped: sensor -> names of its fields that no message holds.
     """
 
@@ -135,7 +138,7 @@ class Ros2Messages:
         for name in (*names, *(messages or {})):
             if name not in description.sensors:
                 raise UnknownNameError("sensor", name, description.sensors)
-        self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
+        self.prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
         self._dt, self._truth, self._poses, self._start_ns = description.dt, truth, poses, start_ns
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
@@ -213,7 +216,7 @@ class Ros2Messages:
         stamp = self._start_ns + int(nanoseconds(time))
         transforms = [
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
-            for prefix in self._prefixes
+            for prefix in self.prefixes
             for frame in self._frames
         ]
         count = 1 if transforms else 0
@@ -263,7 +266,7 @@ class _SensorMessages:
 
     def __init__(self, owner: Ros2Messages, sensor: MappedSensor, channels: Sequence[Channel]) -> None:
         self._owner, self._sensor = owner, sensor
-        prefixes = owner._prefixes
+        prefixes = owner.prefixes
         self._envs = np.array(owner.envs, np.int64)
         self._ids: bytes = b""
         self._rows = self._envs
@@ -280,7 +283,8 @@ class _SensorMessages:
                 for branch, word in branches.items():
                     first = len(owner.topics)
                     for prefix in prefixes:
-                        owner._add(Topic(f"/{prefix}{frame}/{word}{channel.topic}", channel.message))
+                        name = f"/{prefix}{frame}/{word}{channel.topic}"
+                        owner._add(Topic(name, channel.message, sensor=sensor.name))
                     self._channels.append((branch, mount if sensor.mounts else None, channel, template, first))
         if any(channel.frame == OPTICAL for channel in channels):
             x, y, z, w = _OPTICAL_XYZW
@@ -350,7 +354,7 @@ class _SensorMessages:
             return
         if self._tf is None:
             unit = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
-            prefixes = self._owner._prefixes
+            prefixes = self._owner.prefixes
             values = [
                 {"transforms": [_transform(prefix + WORLD, prefix + frame, 0, unit) for frame in self._frames]}
                 for prefix in prefixes
