@@ -72,10 +72,7 @@ class CollisionCfg(MountedSensorCfg[CollisionData]):
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = ("a body", ("body", "link_name"))
 
-    @field_validator("update_period", "rate_hz")
-    @classmethod
-    def _every_tick(cls, value: float | None) -> float | None:
-        return no_rate(value)
+    _every_tick = field_validator("update_period", "rate_hz")(no_rate)
 
     @model_validator(mode="after")
     def _one_side(self) -> Self:
@@ -178,8 +175,8 @@ class Collision(CollisionRows[CollisionCfg, CollisionData]):
                     found.append(Pair(report, place, (own[1], name), sign, (body, others[name])))
         return found
 
-    @property
-    def max_rows(self) -> int:
+    @cached_property
+    def max_rows(self) -> int:  # type: ignore[override]
         """Number of rows per environment and control step."""
         return min(3 * len(self.sides), MAX_ROWS)
 

@@ -137,11 +137,12 @@ class Sensor(Readable[CfgT, DataT]):
     # Hooks for authors ------------------------------------------------------------------------------------------------
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields of this config; by default all fields declared in the data class.
+        """Return the fields of this config; by default those that it selects, or all declared in the data class.
 
         Override where the shapes, or the choice of computed fields, depend on the config.
         """
-        return declared_fields(self.data_class)
+        declared = declared_fields(self.data_class)
+        return {name: declared[name] for name in self.cfg.selected or declared}
 
     def setup(self) -> None:
         """Allocate the sensor's own memory once, when it is built: states (`new_state`), index arrays and constants.

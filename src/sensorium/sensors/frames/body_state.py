@@ -120,11 +120,6 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
         if supports(SHAPES) is None:
             yield SHAPES
 
-    def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields."""
-        declared = super().fields()
-        return {name: declared[name] for name in self.cfg.selected}
-
     def setup(self) -> None:
         """Store the names of the bodies, their entities and their bounding boxes."""
         names = self.mount.body_names
