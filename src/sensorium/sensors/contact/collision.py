@@ -176,7 +176,7 @@ class Collision(CollisionRows[CollisionCfg, CollisionData]):
         return found
 
     @cached_property
-    def max_rows(self) -> int:  # type: ignore[override]
+    def max_rows(self) -> int:
         """Number of rows per environment and control step."""
         return min(3 * len(self.sides), MAX_ROWS)
 

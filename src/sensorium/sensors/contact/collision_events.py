@@ -377,9 +377,9 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
     min_interval: float = 0.0
     """Minimum time between two rows of one pair and phase, s."""
 
-    sides: Sequence[Pair]
+    sides: cached_property[Sequence[Pair]]
     """The pairs."""
-    max_rows: int
+    max_rows: cached_property[int]
     """Number of rows per environment and control step."""
 
     @property
@@ -457,7 +457,7 @@ class CollisionEvents(CollisionRows[CollisionEventsCfg, CollisionEventsData]):
         ]
 
     @cached_property
-    def max_rows(self) -> int:  # type: ignore[override]
+    def max_rows(self) -> int:
         """Number of rows per environment and control step."""
         return self.cfg.max_events
 

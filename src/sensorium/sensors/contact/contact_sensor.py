@@ -44,6 +44,7 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
+from sensorium.sensors.core.parts import declared_fields
 from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
@@ -200,7 +201,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._look(self.buffers.truth, sampled=0)
 
     def _look(self, raw: Record, sampled: int) -> None:
-        out, per_contact = self._outputs(raw), [raw.get("friction_forces_w"), raw.get("contact_pos_w")]
+        out = self._outputs(raw)
+        per_contact = [getattr(raw, name, None) for name in ("friction_forces_w", "contact_pos_w")]
         lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
         first = [lanes, sampled, self._rules, self._reports, self._nets, self._memory]
         if not self.cfg.is_prim_form:
