@@ -175,7 +175,7 @@ class Collision(CollisionRows[CollisionCfg, CollisionData]):
                     found.append(Pair(report, place, (own[1], name), sign, (body, others[name])))
         return found
 
-    @cached_property
+    @property
     def max_rows(self) -> int:
         """Number of rows per environment and control step."""
         return min(3 * len(self.sides), MAX_ROWS)

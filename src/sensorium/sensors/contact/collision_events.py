@@ -33,7 +33,7 @@ from sensorium.compute import (
     tick_of_control,
     ticks_since,
 )
-from sensorium.compute.addresses import floats_at
+from sensorium.compute.rows import floats_at
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
@@ -377,10 +377,15 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
     min_interval: float = 0.0
     """Minimum time between two rows of one pair and phase, s."""
 
-    sides: cached_property[Sequence[Pair]]
-    """The pairs."""
-    max_rows: cached_property[int]
-    """Number of rows per environment and control step."""
+    @property
+    def sides(self) -> Sequence[Pair]:
+        """The pairs."""
+        raise NotImplementedError
+
+    @property
+    def max_rows(self) -> int:
+        """Number of rows per environment and control step."""
+        raise NotImplementedError
 
     @property
     def pairs(self) -> list[list[str]]:
@@ -456,7 +461,7 @@ class CollisionEvents(CollisionRows[CollisionEventsCfg, CollisionEventsData]):
             for place, name in enumerate(report.args[0][1])
         ]
 
-    @cached_property
+    @property
     def max_rows(self) -> int:
         """Number of rows per environment and control step."""
         return self.cfg.max_events

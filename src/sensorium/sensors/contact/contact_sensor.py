@@ -44,8 +44,7 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
-from sensorium.sensors.core.parts import declared_fields
-from sensorium.sensors.core.parts import frames_of
+from sensorium.sensors.core.parts import declared_fields, frames_of
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView

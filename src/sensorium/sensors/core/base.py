@@ -28,7 +28,6 @@ from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
-from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import BASES, Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
@@ -38,6 +37,7 @@ from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
     from sensorium.patterns.base import PatternBaseCfg, Rays
+    from sensorium.readings import Array, DebugShape
     from sensorium.shapes.query import QueryContext
     from sensorium.shapes.ray_cast import RayCast
     from sensorium.shapes.scene import ShapeScene
@@ -191,6 +191,7 @@ class Sensor(Readable[CfgT, DataT]):
         plugins whose `debug_draw` returns ``super().debug_draw()``.
         """
         from sensorium.drawing import draw  # imported on use: few loops draw
+        from sensorium.readings import Reading
 
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}

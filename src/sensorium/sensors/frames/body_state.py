@@ -8,7 +8,7 @@ the body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
