@@ -11,7 +11,6 @@ from sensorium.measurement.stages.bias import Flicker as Flicker
 from sensorium.measurement.stages.bias import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages.bias import TemperatureDrift as TemperatureDrift
 from sensorium.measurement.stages.clock_error import ClockError as ClockError
-from sensorium.measurement.stages.creep import Creep as Creep
 from sensorium.measurement.stages.crosstalk import Crosstalk as Crosstalk
 from sensorium.measurement.stages.debounce import Debounce as Debounce
 from sensorium.measurement.stages.faults import Dropout as Dropout
@@ -20,6 +19,7 @@ from sensorium.measurement.stages.faults import SpikeFault as SpikeFault
 from sensorium.measurement.stages.faults import StuckFault as StuckFault
 from sensorium.measurement.stages.filters import GroupDelay as GroupDelay
 from sensorium.measurement.stages.filters import LowPass as LowPass
+from sensorium.measurement.stages.hysteresis import Creep as Creep
 from sensorium.measurement.stages.hysteresis import Play as Play
 from sensorium.measurement.stages.hysteresis import Viscoelastic as Viscoelastic
 from sensorium.measurement.stages.row_scan import RowScan as RowScan

@@ -13,9 +13,8 @@ from sensorium.patterns.base import (
     Rays,
     parse_pattern,
 )
-from sensorium.patterns.bpearl import BpearlPatternCfg, bpearl_pattern
 from sensorium.patterns.grid import GridPatternCfg, grid_pattern
-from sensorium.patterns.lidar import LidarPatternCfg, lidar_pattern
+from sensorium.patterns.lidar import BpearlPatternCfg, LidarPatternCfg, bpearl_pattern, lidar_pattern
 from sensorium.patterns.mirror import RotatingMirrorPatternCfg
 from sensorium.patterns.pinhole import ImagePlanePatternCfg, PinholeCameraPatternCfg, pinhole_camera_pattern
 from sensorium.patterns.ring import Ring, RingPatternCfg, ring_pattern

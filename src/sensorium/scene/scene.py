@@ -902,9 +902,9 @@ class Scene:
     def world_file(self) -> bytes:
         """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
 
-        Recordings and viewers show the world by it; see `sensorium.world.description`.
+        Recordings and viewers show the world by it; see `sensorium.world.bodies`.
         """
-        from sensorium.world.description import world_file
+        from sensorium.world.bodies import world_file
 
         return world_file(self.engine)
 
