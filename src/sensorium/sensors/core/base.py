@@ -33,7 +33,7 @@ from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_field
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.select import Named, resolve_mounts
+from sensorium.world.select import Named, resolve_frames
 
 if TYPE_CHECKING:
     from sensorium.patterns.base import PatternBaseCfg, Rays
@@ -112,12 +112,13 @@ class Sensor(Readable[CfgT, DataT]):
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         super().__init__(cfg, context)
         if isinstance(cfg, MountedSensorCfg):
-            names, frames = resolve_mounts(cfg, self.engine)
+            of, plural = cfg.selector, cfg.is_plural
+            names, frames = resolve_frames(*of, self.engine, config=cfg.title, field=of[0], exactly_one=not plural)
             for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
                 for frame in frames:
                     if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
                         raise UnsupportedError(self.name, requirement, self.engine.name, reason)
-            self._mount_axis = cfg.is_plural
+            self._mount_axis = plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
