@@ -14,14 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 from sensorium.cfg import ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import Fault, PathError, SelectionError, listed, nearest, shown
-
-if TYPE_CHECKING:
-    pass
 
 WORLD = "world"
 
