@@ -79,12 +79,12 @@ from sensorium.record import Replay as Replay
 from sensorium.record import open as open
 from sensorium.record import replay as replay
 from sensorium.scene.mirror import Mirror as Mirror
-from sensorium.scene.needs import prepare as prepare
 from sensorium.scene.observer import Observer as Observer
 from sensorium.scene.observer import ObserverGroups as ObserverGroups
 from sensorium.scene.publish import SampleCursor as SampleCursor
 from sensorium.scene.publish import Watch as Watch
 from sensorium.scene.scene import Scene as Scene
+from sensorium.scene.table import prepare as prepare
 from sensorium.scene.terms import ObsTerm as ObsTerm
 from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
 from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg

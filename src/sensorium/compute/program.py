@@ -54,7 +54,6 @@ from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.rows import Rows
-from sensorium.compute.workers import LaunchWorkers
 from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -440,9 +439,9 @@ class Compute:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @cached_property
-    def workers(self) -> LaunchWorkers:
+    def workers(self) -> graph.LaunchWorkers:
         """Threads that shards run on besides the caller's; created on first use."""
-        return LaunchWorkers(max(self.threads, self.shards or 1) - 1)
+        return graph.LaunchWorkers(max(self.threads, self.shards or 1) - 1)
 
 
 @dataclass(slots=True)

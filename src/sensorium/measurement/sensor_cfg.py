@@ -230,6 +230,13 @@ Selector = str | ObjRef | None
 Selectors = str | ObjRef | tuple[str | ObjRef, ...] | None
 
 
+def one_place(value: Any) -> Any:
+    """Reject a plural selector; a validator for sensors with one mount."""
+    if value is not None:
+        raise bad("one mount", "Add one sensor for each mount.")
+    return value
+
+
 class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Sensor with a mount. Give exactly one selector.
 

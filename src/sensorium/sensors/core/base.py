@@ -28,16 +28,16 @@ from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
-from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import BASES, Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.select import Named, resolve_mounts
+from sensorium.world.select import Named, resolve_frames
 
 if TYPE_CHECKING:
     from sensorium.patterns.base import PatternBaseCfg, Rays
+    from sensorium.readings import Array, DebugShape
     from sensorium.shapes.query import QueryContext
     from sensorium.shapes.ray_cast import RayCast
     from sensorium.shapes.scene import ShapeScene
@@ -112,12 +112,13 @@ class Sensor(Readable[CfgT, DataT]):
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         super().__init__(cfg, context)
         if isinstance(cfg, MountedSensorCfg):
-            names, frames = resolve_mounts(cfg, self.engine)
+            of, plural = cfg.selector, cfg.is_plural
+            names, frames = resolve_frames(*of, self.engine, config=cfg.title, field=of[0], exactly_one=not plural)
             for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
                 for frame in frames:
                     if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
                         raise UnsupportedError(self.name, requirement, self.engine.name, reason)
-            self._mount_axis = cfg.is_plural
+            self._mount_axis = plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
@@ -137,11 +138,12 @@ class Sensor(Readable[CfgT, DataT]):
     # Hooks for authors ------------------------------------------------------------------------------------------------
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields of this config; by default all fields declared in the data class.
+        """Return the fields of this config; by default those that it selects, or all declared in the data class.
 
         Override where the shapes, or the choice of computed fields, depend on the config.
         """
-        return declared_fields(self.data_class)
+        declared = declared_fields(self.data_class)
+        return {name: declared[name] for name in self.cfg.selected or declared}
 
     def setup(self) -> None:
         """Allocate the sensor's own memory once, when it is built: states (`new_state`), index arrays and constants.
@@ -190,6 +192,7 @@ class Sensor(Readable[CfgT, DataT]):
         plugins whose `debug_draw` returns ``super().debug_draw()``.
         """
         from sensorium.drawing import draw  # imported on use: few loops draw
+        from sensorium.readings import Reading
 
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}

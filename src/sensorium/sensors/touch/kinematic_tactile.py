@@ -331,11 +331,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
 
     def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute forces and torques (one launch)."""
-        taxels, anchor = self._taxels, self._anchor
-        if anchor is None:
-            held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
-        else:
-            held = wp.from_torch(anchor, dtype=wp.vec4)
+        taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, taxels.query.shapes, taxels.query.around]
-        outputs = [held, *self._wrenches(raw, slot)]
+        outputs = [self._anchor, *self._wrenches(raw, slot)]
         self.compute_on.launch(_compute_taxels, taxels.items, inputs, outputs)
