@@ -30,7 +30,7 @@ EVERY_LAW = {
     "hooks_work_on_all_envs_at_once", "nothing_lasts_in_plain_attributes", "reading_changes_nothing",
     "same_seed_same_numbers", "env_count_does_not_matter", "mounts_do_not_matter", "other_sensors_do_not_matter",
     "lazy_equals_eager",
-    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "nothing_old_after_reset",
+    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "recorded_hooks_follow_rows", "nothing_old_after_reset",
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip
@@ -632,6 +632,85 @@ class Maskless(sn.SimpleSensor[MasklessCfg, HeightData]):
     update_raw_data = sn.recorded(update_raw_data)
 
 
+class _Kernel(sn.SimpleSensor[Any, Any]):
+    """A recorded hook with one launch of a kernel."""
+
+    requires = (BODY_POSE,)
+    kernel: ClassVar[Any]
+
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        pos = wp.from_torch(self.mount.pos_w, dtype=wp.vec3)
+        self.compute_on.launch(self.kernel, self.items(), [pos], [raw.warp.height])
+
+    def items(self) -> tuple[int, ...]:
+        return (self.mount.count,)
+
+
+@wp.kernel
+def _whole(rows: Rows, pos: wp.array2d[wp.vec3], out: wp.array2d[float]):
+    env, mount = wp.tid()
+    if rows.mask[env] == wp.uint8(0):
+        return
+    out[env, mount] = pos[env, mount][2]
+
+
+class NoStartCfg(MountedSensorCfg[HeightData]):
+    """A kernel that takes its first index for the environment."""
+
+
+class NoStart(_Kernel, sn.SimpleSensor[NoStartCfg, HeightData]):
+    kernel = _whole
+
+
+class HarmlessCfg(MountedSensorCfg[HeightData]):
+    """A kernel without a test of the mask, on poses that follow it."""
+
+
+@wp.kernel
+def _unmasked(rows: Rows, pos: wp.array2d[wp.vec3], out: wp.array2d[float]):
+    i, mount = wp.tid()
+    out[rows.start + i, mount] = pos[rows.start + i, mount][2]
+
+
+class Harmless(_Kernel, sn.SimpleSensor[HarmlessCfg, HeightData]):
+    kernel = _unmasked
+
+
+class DoubledCfg(MountedSensorCfg[HeightData]):
+    """A torch operation after the launch of a recorded hook."""
+
+
+class Doubled(_Kernel, sn.SimpleSensor[DoubledCfg, HeightData]):
+    kernel = _unmasked
+
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        super().update_raw_data(raw)
+        raw.height.mul_(2.0)
+
+
+class AssignedCfg(MountedSensorCfg[HeightData]):
+    """A recorded hook that assigns a view."""
+
+
+class Assigned(_Kernel, sn.SimpleSensor[AssignedCfg, HeightData]):
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height = self.mount.pos_w[..., 2]
+
+
+class OneAxisMoreCfg(MountedSensorCfg[HeightData]):
+    """A launch that gives the axis env again: its threads would write outside the arrays."""
+
+
+class OneAxisMore(_Kernel, sn.SimpleSensor[OneAxisMoreCfg, HeightData]):
+    kernel = _unmasked
+
+    def items(self) -> tuple[int, ...]:
+        return (self.num_envs, self.mount.count)
+
+
 @dataclass(frozen=True)
 class LabelledData:
     height: Annotated[Tensor, Field("m")]
@@ -707,6 +786,11 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (TidiesCfg, "leaves_the_engine_alone", ["body_pos_w", "clone()"]),
         (FirstMountCfg, "mounts_do_not_matter", ["height", "raw.x[:, k]"]),
         (MasklessCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
+        (NoStartCfg, "recorded_hooks_follow_rows", ["a launch for env 2 alone", "rows.start + i"]),
+        (HarmlessCfg, "recorded_hooks_follow_rows", ["of the other envs", "rows.mask[env] is 0"]),
+        (DoubledCfg, "recorded_hooks_follow_rows", ["marked @recorded calls the torch operation mul_ (", "only once"]),
+        (AssignedCfg, "recorded_hooks_follow_rows", ["copy_", "Remove @recorded"]),
+        (OneAxisMoreCfg, "shapes_and_dtypes", ["update_raw_data failed", "into 2 indices", "3 axes: env, and"]),
         (LabelledCfg, "streams_as_it_is", ["constants", "Tensor", "array.tolist()"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
