@@ -255,7 +255,8 @@ class Rules(Trial):
 
     def mounts_do_not_matter(self) -> bool:
         """The truth of a mount is the same with and without other mounts."""
-        if self.own_engine or not isinstance(self.cfg, MountedSensorCfg):
+        moving = [name for name in self.engine(1).names("body") if name != WORLD]
+        if not isinstance(self.cfg, MountedSensorCfg) or not moving:
             return False
         selector = self.cfg.selector[0]
 
@@ -264,7 +265,7 @@ class Rules(Trial):
             self.run(scene, 3)
             return fields_of(scene["subject"], truth=True)
 
-        pair = ("body", WORLD)
+        pair = (moving[0], WORLD)
         try:
             both = truth(bodies=pair)
         except ConfigError:  # the config accepts no list of bodies
