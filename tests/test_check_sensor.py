@@ -711,6 +711,45 @@ class OneAxisMore(_Kernel, sn.SimpleSensor[OneAxisMoreCfg, HeightData]):
         return (self.num_envs, self.mount.count)
 
 
+class ZeroByZeroCfg(MountedSensorCfg[HeightData]):
+    """Computes NaN from a finite state."""
+
+
+class ZeroByZero(sn.SimpleSensor[ZeroByZeroCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        height = self.mount.pos_w[..., 2]
+        raw.height.copy_((height - height) / (height - height))
+
+
+class OverwritesCfg(MountedSensorCfg[HeightData]):
+    """Its attribute has a name of the base class."""
+
+
+class Overwrites(_Height, sn.SimpleSensor[OverwritesCfg, HeightData]):
+    def setup(self) -> None:
+        self.rate = 40.0  # type: ignore[assignment]
+
+
+class MisdrawnCfg(MountedSensorCfg[HeightData]):
+    """Draws a word."""
+
+
+class Misdrawn(_Height, sn.SimpleSensor[MisdrawnCfg, HeightData]):
+    def debug_draw(self) -> Iterable[Any]:
+        return ("circle",)
+
+
+class FailsToDrawCfg(MountedSensorCfg[HeightData]):
+    """Raises where it is drawn."""
+
+
+class FailsToDraw(_Height, sn.SimpleSensor[FailsToDrawCfg, HeightData]):
+    def debug_draw(self) -> Iterable[Any]:
+        raise ValueError("no colour")
+
+
 @dataclass(frozen=True)
 class LabelledData:
     height: Annotated[Tensor, Field("m")]
@@ -791,6 +830,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (DoubledCfg, "recorded_hooks_follow_rows", ["marked @recorded calls the torch operation mul_ (", "only once"]),
         (AssignedCfg, "recorded_hooks_follow_rows", ["copy_", "Remove @recorded"]),
         (OneAxisMoreCfg, "shapes_and_dtypes", ["update_raw_data failed", "into 2 indices", "3 axes: env, and"]),
+        (ZeroByZeroCfg, "shapes_and_dtypes", ["true value is NaN", "or a hook of the sensor"]),
         (LabelledCfg, "streams_as_it_is", ["constants", "Tensor", "array.tolist()"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -891,6 +931,56 @@ def test_invalid_lazy_plugin_fails_at_scene_build(cfg_class: type[MountedSensorC
     """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])
+
+
+@pytest.mark.parametrize(
+    ("cfg_class", "message"),
+    [
+        (OverwritesCfg, r"sensor 'overwrites' \(Overwrites\): setup assigns self\.rate, an attribute of the base class"),
+        (MisdrawnCfg, r"sensor 'misdrawn' \(Misdrawn\): debug_draw yields 'circle', expected a .*DebugShape"),
+        (FailsToDrawCfg, r"sensor 'fails_to_draw' \(FailsToDraw\): debug_draw failed\. ValueError: no colour"),
+    ],
+)
+def test_set_up_and_drawing_name_the_sensor(cfg_class: type[MountedSensorCfg[HeightData]], message: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=message):
+        sn.Scene(tumbling_engine(1), [cfg := cfg_class(body="body")])[cfg].drawings()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"requires": BODY_POSE}, r"Wrong\.requires: got Requirement\(.*expected a tuple of requirements: requires = "),
+        ({"requires": ("BODY_POSE",)}, r"Wrong\.requires: got \('BODY_POSE',\)"),
+        (
+            {"apply_transform": lambda self, data, timeline: None},
+            r"Wrong\.apply_transform cannot be called \(.*'is_measured'\): write "
+            r"apply_transform\(self, data, timeline, \*, is_measured\)",
+        ),
+        ({"setup": lambda self, raw: None}, r"Wrong\.setup cannot be called .*write setup\(self\)"),
+        ({"needs": classmethod(lambda cls, cfg: ())}, r"write needs\(cls, cfg, names, supports\)"),
+    ],
+)
+def test_members_of_the_wrong_form_are_refused_at_class_definition(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=message):
+        type("Wrong", (_Height,), members)
+
+
+def test_a_field_cannot_replace_a_selector() -> None:
+    """A default would change the mount; a selector that a class only makes mandatory is one."""
+    with pytest.raises(sn.RegistrationError, match=r"WhiskerCfg\.geom replaces a selector .* such as geom_name"):
+
+        class WhiskerCfg(MountedSensorCfg[HeightData]):
+            geom: str = "whisker"
+
+    class SiteCfg(MountedSensorCfg[HeightData]):
+        site: str
+
+    assert SiteCfg(site="site").selector == ("site", "site")
+
+
+def test_several_mounts_are_tested_on_a_custom_engine_too() -> None:
+    with pytest.raises(ContractError, match="alone and in bodies="):
+        check_sensor(FirstMountCfg(body="body"), lambda num_envs: tumbling_engine(num_envs))
 
 
 class CountedCfg(MountedSensorCfg[HeightData]):

@@ -25,6 +25,8 @@ from sensorium.measurement.record import Record, copy_word, words_of
 from sensorium.spec import FieldSpec
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
+NAN_VALUE = 4
+"""Flag of a mount whose true value is NaN; 1 is that of a state that is known not to be finite."""
 AFTER_NOISE = ("noise", "bias", "saturation", "dropout", "post")
 """Places of stages after the noise, in order."""
 WORDS = wp.constant(32)
@@ -56,7 +58,9 @@ def _flag_nan(
     env, block = masked_tid(rows)
     for column in range(block * 64, wp.min(block * 64 + 64, columns)):
         if wp.isnan(values[env, column]):
-            bad[env, column * bad.shape[1] / columns] = wp.uint8(1)
+            mount = column * bad.shape[1] / columns
+            if bad[env, mount] == wp.uint8(0):
+                bad[env, mount] = wp.static(wp.uint8(NAN_VALUE))
             any_bad[0] = 1
 
 

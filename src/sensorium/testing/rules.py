@@ -14,7 +14,7 @@ import torch
 
 from sensorium.compute.program import Segment
 from sensorium.engines.base import ARRAYS
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, NonFiniteStateWarning
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
@@ -595,6 +595,8 @@ def check_sensor(
                     done.append(rule)
     except HookError as error:
         raise ContractError(str(error), error.rule) from error
+    except NonFiniteStateWarning as warning:
+        raise ContractError(f"{type(cfg).__name__}: {warning}", "shapes_and_dtypes") from warning
     return done
 
 

@@ -235,7 +235,7 @@ def read_all(sensor: Sensor[Any, Any]) -> None:
     for _ in range(2):
         snapshot(sensor)
         sensor.read([0])
-        list(sensor.debug_draw())
+        sensor.drawings()
         repr((sensor, sensor.info, type(sensor.data), type(sensor.ground_truth)))
 
 
