@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from sensorium.measurement.schedule import SampleGroup
     from sensorium.sensors.core.poses import CapturePoses
 
+NAN_VALUE = 4
+"""Flag of a mount whose true value is NaN; 1 is that of a state that is known not to be finite."""
+
 
 class SensorBuffers:
     """Memory of one sensor between truth and reading.
@@ -340,15 +343,19 @@ class StateWatch:
         begin, tick = self._found_at
         messages, flagged = [], False
         for sensor, values in reversed(flags):
-            for env, mount in np.argwhere(values == 1).tolist():
+            for env, mount in np.argwhere((values == 1) | (values == NAN_VALUE)).tolist():
                 flagged = True
                 if (sensor.plan.label, env) in self._reported:
                     continue
                 self._reported.add((sensor.plan.label, env))
                 body = sensor.body_at_fault(env, mount)
+                where = f"in env {env}, body {body!r}, at tick {tick}; its samples are marked invalid until"
                 messages.append(
-                    f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, "
-                    f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})"
+                    f"sensor {sensor.plan.label!r}: the engine's state is not finite {where} the state is finite again "
+                    f"(reset env {env})"
+                    if values[env, mount] == 1
+                    else f"sensor {sensor.plan.label!r}: its true value is NaN {where} it is a number; either the "
+                    "engine's state is not finite, or a hook of the sensor divides by 0 or the like"
                 )
         if not flagged:
             messages.append(

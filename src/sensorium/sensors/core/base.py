@@ -18,7 +18,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, OffsetCfg
-from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
+from sensorium.errors import ConfigError, RegistrationError, SensoriumError, UnsupportedError, shown
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
@@ -127,9 +127,15 @@ class Sensor(Readable[CfgT, DataT]):
         """Pose of the sensor in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
         self._allocate()
-        before = set(vars(self))
+        before = dict(vars(self))
         self.setup()
-        made = set(vars(self)) - before
+        made = set(vars(self)) - set(before)
+        for name, value in before.items() if not is_ours(type(self)) else ():
+            if vars(self)[name] is not value and name not in ("notes", "pose_offset"):
+                raise RegistrationError(
+                    f"{self._owner}: setup assigns self.{name}, an attribute of the "
+                    "base class. Give the sensor's own attribute another name."
+                )
         self._complete()
         self._debug_vis = cfg.debug_vis and self.has_debug_vis_implementation
         self.base_attributes = frozenset(vars(self)) - made
@@ -257,7 +263,20 @@ class Sensor(Readable[CfgT, DataT]):
 
         style = self.cfg.visualizer_cfg
         with self.held():
-            return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+            try:
+                shapes = list(self.debug_draw())
+            except SensoriumError:
+                raise
+            except Exception as error:
+                raise RegistrationError(f"{self._owner}: debug_draw failed. {type(error).__name__}: {error}") from error
+        if wrong := [shape for shape in shapes if not isinstance(shape, DebugShape)]:
+            expected = "sensorium.readings.DebugShape"
+            raise RegistrationError(f"{self._owner}: debug_draw yields {shown(wrong[0])}, expected a {expected}.")
+        return [shape if style is None else styled(shape, style.to_dict()) for shape in shapes]
+
+    @property
+    def _owner(self) -> str:
+        return f"sensor {self.name!r} ({type(self).__qualname__})"
 
     @property
     def draws_own_shapes(self) -> bool:
