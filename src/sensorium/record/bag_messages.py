@@ -315,7 +315,9 @@ def _from_yuv(pixels: Array, y: int, u: int, v: int) -> Array:
         raise Unreadable(f"it has {width} columns, and two of them share their colour")
     pairs = pixels.reshape(height, width // 2, 4)
     yuv = np.stack([pairs[..., [y, y + 2]], *(pairs[..., [place, place]] for place in (u, v))], axis=-1)
-    colours = (yuv.reshape(height, width, 3).astype(np.float32) - np.float32([16, 128, 128])) @ YUV_TO_RGB.T
+    shifted = yuv.reshape(height, width, 3).astype(np.float32) - np.float32([16, 128, 128])
+    shifted[..., 0] = np.maximum(shifted[..., 0], 0.0)  # values below 16 are black
+    colours = shifted @ YUV_TO_RGB.T
     return np.clip(np.rint(colours), 0, 255).astype(np.uint8)
 
 
