@@ -28,10 +28,11 @@ from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
 from sensorium.record.ros2.names import numbered, ros_name
 from sensorium.record.staging import staged
+from sensorium.spec import CORNER
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
-PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
+PIXELS = f"{CORNER}; tools with (0, 0), such as OpenCV, need 0.5 less"
 DECIMALS = 9
 """Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
