@@ -282,7 +282,10 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
     noise = read(tmp_path / "imu0.yaml")
     assert noise["gyroscope_noise_density"] == pytest.approx(0.01 / 50.0**0.5)
     assert noise["accelerometer_noise_density"] == 0.02 and noise["update_rate"] == 50.0
-    assert noise["rostopic"] == "/imu/data_raw" and noise["gyroscope_random_walk"] == 0.0
+    assert noise["rostopic"] == "/imu/data_raw" and "gyroscope_random_walk" not in noise
+    for name in ("accelerometer_random_walk", "gyroscope_random_walk"):  # never 0, which Kalibr refuses
+        assert f"imu0.yaml: {name} is missing, since the config defines none; Kalibr requires it" in out
+        assert f"# {name}: " in (tmp_path / "imu0.yaml").read_text()
     info = read(tmp_path / "camera_info/right.yaml")
     assert (info["image_width"], info["image_height"], info["camera_name"]) == (8, 6, "right")
     assert info["distortion_model"] == "equidistant" and info["distortion_coefficients"]["cols"] == 4
