@@ -88,8 +88,14 @@ class Driven:
     """Options of a command that can move a body along a trajectory instead of simulating a model."""
 
     trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
-    """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
-    rig, the body's name is "body"."""
+    """Path of the body instead of physics: a file of TUM, EuRoC or KITTI, a CSV file with a header, or a bundled path
+    through the hall. In the rig, the body's name is "body"."""
+    rate: Annotated[float | None, unset("HZ", "")] = None
+    """Poses per second of a trajectory in a KITTI file, which has no times."""
+    times: Annotated[str | None, unset("FILE", "times.txt beside it")] = None
+    """Times of the poses in a KITTI file, one per line, s."""
+    drop_repeated: bool = False
+    """Keep only the first of adjacent poses of a trajectory with equal times."""
     max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
     """Longest time between two poses of a trajectory, s; a file with a longer gap is refused."""
     world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
@@ -122,6 +128,7 @@ class Run(Driven):
       sensorium run robot.xml --rig rig.toml --envs 64 --record run.mcap --ros2 --record-envs 0,3
       sensorium run --trajectory path.tum --world hall.obj --rig rig.toml
       sensorium run --trajectory drone --world hall --rig rig.toml
+      sensorium run --trajectory poses/00.txt --rate 10 --rig rig.toml
 
     """
 
@@ -317,10 +324,10 @@ class Run(Driven):
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
         if self.trajectory is None:
-            if self.world is not None:
-                raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
-            if self.max_gap is not None:
-                raise UsageError.of("--max-gap", self.max_gap, "a gap only with --trajectory", "Add --trajectory FILE.")
+            for name, given in self.path.items():
+                if given not in (None, False):
+                    option = f"--{name.replace('_', '-')}"
+                    raise UsageError.of(option, given, f"{option} only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
                 fix = "Give for example robot.xml, or --trajectory path.tum. See --help."
                 raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
@@ -330,7 +337,8 @@ class Run(Driven):
         for option, given in others.items():
             if given:
                 raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
-        return drive_of(self.trajectory, self.world, self.max_gap)
+        reading = {"rate_hz": self.rate, "times": self.times, "drop_repeated": self.drop_repeated}
+        return drive_of(self.trajectory, self.world, max_gap=self.max_gap, **reading)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

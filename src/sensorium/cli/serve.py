@@ -209,7 +209,7 @@ class Serve(Driven):
             given = f"{self.model or self.trajectory} --replay {self.replay}"
             raise UsageError.of("MODEL, --replay", given, "either a model or a recording", "Omit one of them.")
         if self.replay is not None:
-            for option in ("rig", "control", "lockstep", "reserve", "first_env", "world", "max_gap"):
+            for option in ("rig", "control", "lockstep", "reserve", "first_env", *self.path):
                 if value := getattr(self, option):
                     name = f"--{option.replace('_', '-')}"
                     raise UsageError.of(name, str(value), f"no {name} with --replay", "Omit it.")
