@@ -314,7 +314,7 @@ _MARKS: tuple[tuple[int, bytes, str], ...] = (
      "--format tum"),
     (0, b"SQLite format 3\0", "a SQLite file. If it is a ROS 2 bag, rename it to {1}.db3; for its poses: sensorium "
      "export {1}.db3 --to {1} --format tum"),
-    (0, b"PK\3\4", "an npz or ZIP file. Open the npz file of a run with sensorium.open, or unpack it"),
+    (0, b"PK\3\4", "an npz or ZIP file. Open an npz file with sensorium.record.load or sensorium.open, or unpack it"),
     (0, b"ULog", "a ULog file of PX4. Convert it: pip install pyulog, ulog2csv {0}"),
     (4, b"ftyp", "a video, which has no readings. Give the recording or the bag that it was made from"),
     (8, b"AVI ", "a video, which has no readings. Give the recording or the bag that it was made from"),
@@ -332,7 +332,7 @@ _MARKS: tuple[tuple[int, bytes, str], ...] = (
 def file_kind(path: Path) -> str:
     """Return what a file is that is often given in place of a recording or a trajectory, and what to do with it.
 
-    The text completes "FILE is ...". It is empty for text and unknown files.
+    The text completes "FILE is ...". It is empty for text, for unknown files and for what is not a regular file.
 
     Raises:
         OSError: the file is missing, or is a folder.

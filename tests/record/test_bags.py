@@ -869,7 +869,7 @@ def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_pat
         channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
         writer.add_message(channel, 0, b"{}", 0)
         writer.finish()
-    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'"):
+    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'.*in CDR"):
         sn.replay(tmp_path / "run.mcap")
 
 

@@ -51,7 +51,10 @@ def lens_from_file(path: str | Path, camera: str | None = None) -> FocalLensCfg:
         text = path.read_text(encoding="utf-8")
         found = next(iter(YAML(typ="safe", pure=True).load_all(text)), None)
     except OSError as error:
-        names = [each.name for each in path.absolute().parent.glob("*.y*ml")]
+        folder = path if path.is_dir() else path.absolute().parent
+        names = sorted(each.name for each in folder.glob("*.y*ml"))
+        if path.is_dir():
+            raise ModelError(f"{label} is a folder, expected a file. In it: {listed(names, 8)}.") from None
         raise ModelError(f"{label}: {error.strerror or error}.{nearest(path.name, names)} Check the path.") from None
     except ModelError:
         raise

@@ -201,7 +201,8 @@ class BagReplay(Replay):
         for start, frames in self._frames.items():
             self._find_frames(start, frames)
         if self.unread and not self._found:
-            raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
+            reasons = "; ".join(map(": ".join, self.unread.items()))
+            raise self._error(f"no topic has readable messages: {reasons}. Record messages of ROS 2 in CDR")
         newest = self._newest(self._found, self._length)
         self._align(newest)
         for name, sensor in self._found.items():

@@ -300,7 +300,7 @@ def contents(path: Path, label: str) -> str:
         raise ModelError(f"{label} does not exist.{nearest(path.name, names)} Check the path.") from None
     except IsADirectoryError:
         names = sorted(each.name for each in path.glob("*") if each.suffix in SUFFIXES)
-        raise ModelError(f"{label} is a folder. Give the file in it, of {listed(names, 8)}.") from None
+        raise ModelError(f"{label} is a folder, expected a file. In it: {listed(names, 8)}.") from None
     except UnicodeDecodeError:
         raise ModelError(f"{label} is not text, expected lines of {TUM} or {EUROC}.") from None
     except OSError as error:
