@@ -114,6 +114,26 @@ def test_a_run_records_each_sample_and_arrival_without_a_stop_at_every_tick(tmp_
             np.testing.assert_array_equal(*values, err_msg=name)
 
 
+def test_poses_of_kitti_and_repeated_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A camera that moves along its own z axis, and the same path with a repeated pose."""
+    lines = [f"1 0 0 0 0 1 0 0 0 0 1 {0.2 * k}" for k in range(4)]
+    (tmp_path / "00.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "stamps").write_text("5\n5.1\n5.2\n5.3\n", encoding="utf-8")
+    tum = [f"5.{k} {0.2 * k} 0 0 0 0 0 1\n" for k in (0, 1, 1, 2, 3)]
+    (tmp_path / "path.tum").write_text("".join(tum), encoding="utf-8")
+    kitti, repeated = ("--trajectory", str(tmp_path / "00.txt")), ("--trajectory", str(tmp_path / "path.tum"))
+    for options, words in ((kitti, "--rate 10 or --times FILE"), (repeated, "--drop-repeated")):
+        assert run(tmp_path, *options) == 2 and words in " ".join(capsys.readouterr().err.split())
+    for options in (
+        (*kitti, "--rate", "10"),
+        (*kitti, "--times", str(tmp_path / "stamps")),
+        (*repeated, "--drop-repeated"),
+    ):
+        assert run(tmp_path, *options) == 0
+        imu = load(tmp_path / "out/readings.npz")["imu"]
+        np.testing.assert_allclose(imu.truth["lin_acc_b"], np.broadcast_to([0, 0, 9.81], (31, 1, 3)), atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["drone", "car"])
 def test_bundled_names(name: str, tmp_path: Path) -> None:
     assert run(tmp_path, "--trajectory", name, "--world", "hall", "--seconds", "0.1") == 0
@@ -151,6 +171,7 @@ def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.
         ((), ["MODEL, --trajectory: got None"]),
         (("--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
         (("--max-gap", "1"), ["--max-gap: got 1.0", "Add --trajectory"]),
+        (("--drop-repeated",), ["--drop-repeated: got True", "Add --trajectory"]),
         (("robot.xml", "--trajectory", "car"), ["MODEL: got 'robot.xml', expected no value with --trajectory"]),
         (("--trajectory", "car", "--control", "random"), ["--control: got 'random'"]),
         (("--trajectory", "car", "--engine", "newton"), ["--engine: got 'newton'"]),

@@ -107,6 +107,8 @@ class FocalLensCfg(LensCfg):
     """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
     vertical_aperture_offset: Finite = 0.0
     """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
+    distortion_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of the distortion in the order of OpenCV, ROS and Kalibr."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -115,19 +117,33 @@ class FocalLensCfg(LensCfg):
         return self
 
     @classmethod
-    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> Self:
-        """Return the lens of an intrinsic matrix.
+    def from_intrinsic_matrix(
+        cls, intrinsic_matrix: ArrayLike, width: int, height: int, distortion: ArrayLike = ()
+    ) -> Self:
+        """Return the lens of an intrinsic matrix and of coefficients of distortion.
 
         Args:
-            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
+            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels. The centre
+                of the first pixel is at (0.5, 0.5). For OpenCV, ROS and Kalibr it is at (0, 0): add 0.5 to their cx
+                and cy.
             width: number of columns.
             height: number of rows.
+            distortion: coefficients in the order of OpenCV, such as (k1, k2, p1, p2, k3) for `BrownConradyLensCfg`;
+                missing ones are 0.
 
         Raises:
-            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
+            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1), or the lens
+                has no such coefficient.
         """
         image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
-        return cls(**{name: getattr(image, name) for name in FocalLensCfg.model_fields if name != "fovy"})
+        given = {name: getattr(image, name) for name in FocalLensCfg.model_fields if name != "fovy"}
+        values = np.atleast_1d(np.asarray(distortion, dtype=np.float64)).ravel().tolist()
+        known = cls.distortion_fields
+        if any(values[len(known) :]):
+            expected = f"at most {len(known)} coefficients: {', '.join(known) or 'none'}"
+            fix = "BrownConradyLensCfg has (k1, k2, p1, p2, k3, k4, k5, k6), KannalaBrandtLensCfg (k1, k2, k3, k4)."
+            raise ConfigError.single(cls.__name__, "distortion", values, expected, fix)
+        return cls(**given, **dict(zip(known, values, strict=False)))
 
     def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
         """Return this lens with an image of a size in px."""
@@ -189,6 +205,8 @@ class BrownConradyLensCfg(FocalLensCfg):
     Sources: D. C. Brown, "Decentering distortion of lenses", Photogrammetric Engineering 32 (1966); OpenCV, calib3d.
     """
 
+    distortion_fields = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+
     k1: Finite = 0.0
     """Radial coefficient of r^2."""
     k2: Finite = 0.0
@@ -209,8 +227,7 @@ class BrownConradyLensCfg(FocalLensCfg):
     @property
     def formula(self) -> tuple[int, tuple[float, ...], float]:
         """Number, coefficients and edge of the projection."""
-        coefficients = (self.k1, self.k2, self.p1, self.p2, self.k3, self.k4, self.k5, self.k6)
-        return project.BROWN_CONRADY, coefficients, 0.0
+        return project.BROWN_CONRADY, tuple(getattr(self, name) for name in self.distortion_fields), 0.0
 
     def unproject(self, plane: Tensor) -> Tensor:
         """Return unit directions, float64 `[..., 3]`; 0 beyond a fold."""
@@ -337,6 +354,8 @@ class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
     Source: J. Kannala and S. Brandt, "A generic camera model and calibration method for conventional, wide-angle, and
     fish-eye lenses", IEEE TPAMI 28 (2006).
     """
+
+    distortion_fields = ("k1", "k2", "k3", "k4")
 
     k1: Finite = 0.0
     """Coefficient of t^3."""

@@ -28,10 +28,11 @@ from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
 from sensorium.record.ros2.names import numbered, ros_name
 from sensorium.record.staging import staged
+from sensorium.spec import CORNER
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
-PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
+PIXELS = f"{CORNER}; tools with (0, 0), such as OpenCV, need 0.5 less"
 DECIMALS = 9
 """Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
@@ -149,7 +150,8 @@ def _topic(bag: Ros2Messages, frame: Frame, message: str) -> str:
 def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
     """Return the noise of an IMU by its name in Kalibr and EuRoC, and one message for each conversion.
 
-    Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`.
+    Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`. Those that the config
+    does not define are missing: estimators divide by them, so that 0 is not a value.
     """
     values: dict[str, float] = {}
     notes: list[str] = []
@@ -159,18 +161,17 @@ def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
         noise = noise_of(sensor.cfg, spec, prefix, sensor.rate_hz)
         notes += noise.notes
         values |= {f"{word}_noise_density": noise.density, f"{word}_random_walk": noise.random_walk}
-    return values, notes
+    return {name: value for name, value in values.items() if value}, notes
 
 
 def _write_imu(path: Path, sensor: MappedSensor, topic: str) -> list[str]:
     """Write the noise of an IMU, and return notes."""
     values, notes = imu_noise(sensor)
     lines = [f"# sensor {sensor.name}", *(f"{name}: {yaml_number(value)}" for name, value in values.items())]
-    notes += [
-        f"{name} is 0, since the config defines none; Kalibr accepts values above 0 only"
-        for name, value in values.items()
-        if not value
-    ]
+    missing = [f"{word}_{end}" for word in _KALIBR_NOISE for end in ("noise_density", "random_walk")]
+    for name in (name for name in missing if name not in values):
+        lines.append(f"# {name}: the config of the sensor defines none, and Kalibr requires a value above 0")
+        notes.append(f"{name} is missing, since the config defines none; Kalibr requires it. Add it to the file")
     others = [each["kind"] for each in sensor.cfg.get("stages", ()) if each["kind"] != "gauss_markov"]
     others += [knob for knob in ("bias", "resolution") if any(key.endswith(knob) for key in sensor.cfg)]
     if others:
