@@ -20,17 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.readings import Reading, read_only
+from sensorium.readings import STATES, STATES_OF, Reading, read_only
 from sensorium.spec import BODY_VELOCITY, FieldSpec
 
 if TYPE_CHECKING:
     import torch
 
     from sensorium.sensors.core.base import Sensor
-
-KIND = "sensor_states"
-SUFFIX = ".states"
-"""End of the names of these readings."""
 
 
 class SensorStates:
@@ -48,7 +44,7 @@ class SensorStates:
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
         self.sensor = sensor
         self._sources: list[tuple[FieldSpec, Callable[[], Any]]] = []
-        self.name = sensor.name + SUFFIX
+        self.name = sensor.name + STATES_OF
         buffers, has_mounts = sensor.buffers, any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
         for field, (_, spec) in buffers.plan.chained.items():
             own = _spec_of_amount(spec if has_mounts else spec.squeezed())
@@ -108,14 +104,14 @@ class SensorStates:
         meta = dict(zip(("capture_tick", "frame", "is_new"), about, strict=True))
         values = {name: read_only(array[rows].copy()) for name, array in self._values.items()}
         meta["valid"] = read_only(np.ones(len(ids), bool))
-        return Reading(self.name, KIND, self.specs, ids, clock.tick, clock.time, values, {}, meta, _dt=clock.dt)
+        return Reading(self.name, STATES, self.specs, ids, clock.tick, clock.time, values, {}, meta, _dt=clock.dt)
 
     def describe(self) -> dict[str, Any]:
         """Return the description of these readings, see `SceneDescription.sensors`."""
         info = self.sensor.info
         has_mounts = any(spec.axes[:1] == ("mount",) for spec in self.specs)
         return {
-            "kind": KIND, "rate_hz": info.rate_hz, "fields": [spec.to_dict() for spec in self.specs],
+            "kind": STATES, "rate_hz": info.rate_hz, "fields": [spec.to_dict() for spec in self.specs],
             **({"mounts": list(info.mounts)} if has_mounts else {}), "cfg": {},
         }  # fmt: skip
 
