@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "rosbag2"]
 HOLDS = {
-    "euroc": "measured values of IMUs and cameras, and the true poses of one sensor",
+    "euroc": "measured values of IMUs and cameras, and the true poses, velocities and biases of one sensor",
     "tum": "the true poses of sensors",
     "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
 }
@@ -45,7 +45,8 @@ class Export:
     SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
     units, frames, configs, marks, and the date of time 0 (start_ns) of a trajectory or a bag.
 
-    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses.
+    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses;
+    with its velocities and biases if the recording has states (sensorium run --states).
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
     kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state

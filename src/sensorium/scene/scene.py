@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
     from sensorium.scene.publish import LiveSample, SampleCursor, Watch
+    from sensorium.scene.states import SensorStates
     from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
 
@@ -868,6 +869,12 @@ class Scene:
 
         return LiveSample(sensor)
 
+    def sensor_states(self, name: str) -> SensorStates:
+        """Return access to the true states of a sensor, such as its bias."""
+        from sensorium.scene.states import SensorStates
+
+        return SensorStates(self[name])
+
     def bodies(self) -> Bodies:
         """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
 
@@ -942,7 +949,10 @@ class Scene:
         *,
         sensors: Iterable[str | SensorCfg[Any]] | None = None,
         envs: Iterable[int] | None = None,
-        ros2: bool = False,
+        ros2: bool | Literal["only"] = False,
+        truth: bool = True,
+        states: bool = False,
+        images: Literal["raw", "png", "jpeg"] = "raw",
     ) -> Recorder:
         """Record every sample from now on in an MCAP file, until the result is closed.
 
@@ -953,16 +963,21 @@ class Scene:
             sensors: names or configs of the sensors; None records those with a config, and discovered ones once they
                 are read.
             envs: environments to record; None records all.
-            ros2: whether to write standard ROS 2 messages too.
+            ros2: whether to write standard ROS 2 messages too; ``"only"`` writes nothing else.
+            truth: whether to write true values and poses.
+            states: whether to write the true states of sensors, such as biases, as readings of ``NAME.states``.
+            images: images of 8 bits in ROS 2 messages: raw, or compressed as PNG or JPEG.
 
         Raises:
-            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or
-                an environment does not exist.
+            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; an
+                environment does not exist; the options contradict each other; or the bias of a stage is unknown.
             MissingDependencyError: the extra `record` is not installed.
         """
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
-        return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
+        return sensorium.Recorder(
+            self, path, sensors=sensors, envs=envs, ros2=ros2, truth=truth, states=states, images=images
+        )
 
     def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
         """Show the scene in the browser: the robot, the readings of its sensors, plots and controls.

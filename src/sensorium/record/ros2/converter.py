@@ -12,7 +12,7 @@ from sensorium.errors import ArgumentError, ConfigError, UnknownNameError
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
-from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
+from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
 from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
@@ -103,6 +103,7 @@ class Ros2Messages:
         poses: whether readings carry poses; they become transforms ``world`` -> sensor on ``/tf``.
         frames: further constant frames, for ``/tf_static``.
         start_ns: time of the messages at tick 0, ns.
+        images: format of images of 8 bits, unless `messages` names mappers for their sensor.
 
     Raises:
         UnknownNameError: an unknown sensor or mapper.
@@ -127,6 +128,7 @@ class Ros2Messages:
         poses: bool = False,
         frames: Sequence[StaticFrame] = (),
         start_ns: int = 0,
+        images: ImageFormat = "raw",
     ) -> None:
         self.envs = tuple(range(description.num_envs) if envs is None else envs)
         wrong = [env for env in self.envs if not 0 <= env < description.num_envs]
@@ -154,7 +156,7 @@ class Ros2Messages:
         self._sensors: dict[str, _SensorMessages] = {}
         for name in names:
             sensor = MappedSensor.from_description(name, description.sensors[name])
-            channels = channels_of(sensor, (messages or {}).get(name))
+            channels = channels_of(sensor, (messages or {}).get(name), images)
             taken = {each for channel in channels for each in channel.fields}
             left = tuple(spec.name for spec in sensor.specs if spec.name not in taken)
             if left:
