@@ -9,6 +9,7 @@ from sensorium import patterns as patterns
 from sensorium import pictures as pictures
 from sensorium import readings as readings
 from sensorium import stages as stages
+from sensorium import targets as targets
 from sensorium.cameras.appearance_cfg import LightLookCfg as LightLookCfg
 from sensorium.cameras.appearance_cfg import ShapeLookCfg as ShapeLookCfg
 from sensorium.cameras.camera import Camera as Camera
