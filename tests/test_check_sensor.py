@@ -936,7 +936,10 @@ def test_invalid_lazy_plugin_fails_at_scene_build(cfg_class: type[MountedSensorC
 @pytest.mark.parametrize(
     ("cfg_class", "message"),
     [
-        (OverwritesCfg, r"sensor 'overwrites' \(Overwrites\): setup assigns self\.rate, an attribute of the base class"),
+        (
+            OverwritesCfg,
+            r"sensor 'overwrites' \(Overwrites\): setup assigns self\.rate, an attribute of the base class",
+        ),
         (MisdrawnCfg, r"sensor 'misdrawn' \(Misdrawn\): debug_draw yields 'circle', expected a .*DebugShape"),
         (FailsToDrawCfg, r"sensor 'fails_to_draw' \(FailsToDraw\): debug_draw failed\. ValueError: no colour"),
     ],

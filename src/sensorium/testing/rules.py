@@ -14,7 +14,7 @@ import torch
 
 from sensorium.compute.program import Segment
 from sensorium.engines.base import ARRAYS
-from sensorium.errors import ConfigError, NonFiniteStateWarning
+from sensorium.errors import ConfigError, NonFiniteStateWarning, UnsupportedError
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
@@ -265,10 +265,10 @@ class Rules(Trial):
             self.run(scene, 3)
             return fields_of(scene["subject"], truth=True)
 
-        pair = (moving[0], WORLD)
+        pair = (*moving, WORLD)[:2]
         try:
             both = truth(bodies=pair)
-        except ConfigError:  # the config accepts no list of bodies
+        except (ConfigError, UnsupportedError):  # the config accepts no list of bodies, or not these
             return False
         for k, body in enumerate(pair):
             for name, alone in truth(body=body).items():
