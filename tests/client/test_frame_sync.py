@@ -388,7 +388,7 @@ def test_sync_continues_after_a_restart_of_the_server_without_earlier_data() -> 
     sync.client.restart()
     with pytest.raises(StaleError, match="frame 3 was dropped, because the server restarted"):
         waiting.result()
-    sync.add("lidar", Data("lidar", 2, server=1))
+    sync.add("lidar", Data("lidar", 0, server=1))
     sync.add("imu", Data("imu", 1, server=2))
     sync.announce(1, ["imu"])
     assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "None"}
