@@ -285,7 +285,7 @@ def test_point_clouds_in_the_layouts_of_drivers(layout: str, share: float, retur
                     same(got["t"], since)
                     same(got["ring"], hits["channel"])
                     same(got["reflectivity"], limited)
-                    same(got["noise"], np.zeros(len(since)))
+                    same([got["noise"], got["ambient"]], np.zeros((2, len(since))))
                     same(
                         got["range"], np.rint(np.linalg.norm(hits["points"].reshape(-1, 3).astype(float), axis=1) * 1e3)
                     )
@@ -300,7 +300,7 @@ def test_point_clouds_in_the_layouts_of_drivers(layout: str, share: float, retur
 LAYOUTS = {  # offset and sensor_msgs/PointField type of each field, as the drivers' messages have them
     "points": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "ring": (16, 4), "time": (18, 7)},
     "ouster": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (16, 7), "t": (20, 6), "reflectivity": (24, 4),
-               "ring": (26, 2), "noise": (28, 4), "range": (32, 6)},
+               "ring": (26, 2), "ambient": (28, 4), "noise": (30, 4), "range": (32, 6)},
     "livox": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "tag": (16, 2), "line": (17, 2),
               "timestamp": (18, 8)},
 }  # fmt: skip
