@@ -192,8 +192,8 @@ def test_lenses_of_files_have_the_pixels_of_opencv(
 @pytest.mark.parametrize(
     ("text", "camera", "part"),
     [
-        (KALIBR, None, r"camera: got None, expected one of cam0, cam1\. Name one"),
-        (KALIBR, "cam2", r"camera: got 'cam2', expected one of cam0, cam1\. Did you mean"),
+        (KALIBR, None, r"camera: got None, expected one of cam0, cam1, in .*Name one"),
+        (KALIBR, "cam2", r"camera: got 'cam2', expected one of cam0, cam1, in .*Did you mean"),
         (KALIBR.replace("camera_model: pinhole", "camera_model: omni"), "cam0", "cam0: camera_model: got 'omni', expected"),
         (KALIBR.replace("radtan", "fov"), "cam0", "cam0: distortion_model: got 'fov', expected none, radtan"),
         (KALIBR.replace("  resolution: [752, 480]\n", ""), "cam0", "cam0: resolution is missing"),
@@ -201,7 +201,7 @@ def test_lenses_of_files_have_the_pixels_of_opencv(
         (KALIBR.replace("458.654", "wide"), "cam0", "a value is invalid: .*'wide'"),
         (ROS.replace("[0.3,", "[1, 2, 3, 4, 5, 6, 0.3,"), None, "distortion: got .* at most 8 coefficients: k1, k2, p1"),
         ("a: [", None, "is not YAML"),
-        ("- 1", None, "has no camera, expected a camera chain"),
+        ("- 1", None, "camera: got None, expected one of none, in a camera chain"),
         ('{"a": 1}', None, "is a JSON file"),
     ],
 )
