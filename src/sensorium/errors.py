@@ -317,7 +317,6 @@ _MARKS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"PK\3\4", "an npz or ZIP file. Open an npz file with sensorium.record.load or sensorium.open, or unpack it"),
     (0, b"ULog", "a ULog file of PX4. Convert it: pip install pyulog, ulog2csv {0}"),
     (4, b"ftyp", _VIDEO), (8, b"AVI ", _VIDEO), (0, b"\x1a\x45\xdf\xa3", _VIDEO),
-    (0, b"\x89PNG", "an image, which has no readings"), (0, b"\xff\xd8\xff", "an image, which has no readings"),
     (0, b"\x1f\x8b", "a compressed file. Decompress it: gzip -d {0}"),
     (0, b"\x28\xb5\x2f\xfd", "a compressed file. Decompress it: zstd -d {0}"),
     (0, b"{", "a JSON file, such as a layout of Foxglove, which has no readings. Give the bag or the MCAP file"),

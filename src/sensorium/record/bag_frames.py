@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,16 +105,9 @@ class Frames:
                 pose = self._at(each, ns) @ pose
         except ConfigError as error:
             raise Unreadable(f"a transform is invalid: {error}") from None
-        value = transform.transform
-        return replace(
-            transform,
-            child_frame_id=frame,
-            transform=replace(
-                value,
-                translation=replace(value.translation, **dict(zip("xyz", pose.pos, strict=True))),
-                rotation=replace(value.rotation, **dict(zip("wxyz", pose.rot, strict=True))),
-            ),
-        )
+        pos = SimpleNamespace(**dict(zip("xyz", pose.pos, strict=True)))
+        quat = SimpleNamespace(**dict(zip("wxyz", pose.rot, strict=True)))
+        return replace(transform, transform=SimpleNamespace(translation=pos, rotation=quat))
 
     def _chain(self, frame: str) -> Iterator[str]:
         """Yield a frame and those above it, without the root."""

@@ -362,7 +362,7 @@ def _compressed(message: Any) -> Iterator[Value]:
         pixels = np.asarray(image.convert("RGB") if image.mode in ("P", "CMYK", "YCbCr") else image)
     except OSError:  # such as a frame of a video
         raise Unreadable(f"its format is {message.format!r}") from None
-    if pixels.dtype.itemsize == 1 and (is_depth or _bits(encoding) > 8):  # JPEG, or colours of 16 bits
+    if pixels.dtype.itemsize == 1 and (is_depth or encoding == "16UC1" or encoding.endswith("16")):  # JPEG, or colours of 16 bits
         raise Unreadable(f"its format is {message.format!r}, and its pixels have 8 bits")
     wide = pixels[..., None] if pixels.ndim == 2 else pixels
     wide = wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide
@@ -371,14 +371,6 @@ def _compressed(message: Any) -> Iterator[Value]:
             wide = np.where(wide == 0, np.float32(np.nan), a / (wide.astype(np.float32) - b))
     is_mosaic = encoding[:10] in BAYER and wide.shape[-1] == 1  # otherwise colours are red first, as Pillow returns them
     yield _pixels(wide, encoding if encoding == "16UC1" or is_depth or is_mosaic else "")
-
-
-def _bits(encoding: str) -> int:
-    """Return the bits of each number of an encoding; 8 for an unknown one."""
-    try:
-        return 8 * np.dtype(_element(encoding)[0]).itemsize
-    except Unreadable:
-        return 8
 
 
 def _camera_info(message: Any) -> Iterator[Value]:

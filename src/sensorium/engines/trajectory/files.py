@@ -27,12 +27,20 @@ SECONDS = {"s": 9, "sec": 9, "seconds": 9, "ms": 6, "us": 3, "µs": 3, "ns": 0}
 """Unit of a column of times -> power of ten in ns."""
 METRES = {"": 1.0, "m": 1.0, "cm": 1e-2, "mm": 1e-3, "km": 1e3}
 """Unit of a column of positions -> m."""
-_TIMES = {"t", "time", "times", "timestamp", "timestamps", "stamp"}
-_POSITIONS = {"p", "t", "pos", "position", "trans", "translation", "loc", "location"}
-_QUATERNIONS = {"q", "quat", "quaternion", "orientation", "rot", "rotation", "att", "attitude"}
 _UNIT = re.compile(r"(.*?)\s*(?:\[(.*)\]|\((.*)\)|_(ns|us|ms|s|sec|m|mm|cm))?", re.DOTALL)
-_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
-_AXIS = re.compile(r"(.*?)([wxyz])")
+
+
+def _column(words: str, axis: str, rest: str = "") -> re.Pattern[str]:
+    """Return the pattern of a name with one of some words, anything in between, and an axis at its end."""
+    return re.compile(rf"(?:(?:.*[^a-z])?(?:{words})(?:[^a-z](?:.*[^a-z])?)?){rest}{axis}", re.IGNORECASE)
+
+
+_PATTERNS = {
+    "t": re.compile(r"(?:.*[^a-z])?(?:t|time|timestamp|stamp)s?", re.IGNORECASE),
+    **{axis: _column("p|t|pos|position|trans|translation|loc|location", axis, "?") for axis in "xyz"},
+    **{f"q{axis}": _column("q|quat|quaternion|orientation|rot|rotation", axis) for axis in "wxyz"},
+}
+"""Column -> its names."""
 _FRAME = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
 """Rotation from forward, left, up to the axes of KITTI's camera: right, down, forward."""
 
@@ -162,31 +170,15 @@ def _places(names: Sequence[str], label: str) -> dict[str, tuple[int, str]]:
     """
     found: dict[str, tuple[int, str]] = {}
     for place, name in enumerate(names):
-        match = _UNIT.fullmatch(name)
-        assert match is not None
-        base, *units = match.groups()
-        unit = next((each.strip().lower() for each in units if each is not None), "")
-        words = [word.lower() for word in _WORD.findall(base)]
-        if not words:
-            continue
-        if words[-1] in _TIMES and (len(words) == 1 or not _POSITIONS & {*words}):
-            if "t" not in found or "header" in words:
-                found["t"] = place, unit
-            continue
-        axis = _AXIS.fullmatch(words[-1])
-        if axis is None:
-            continue
-        others = {*words[:-1], *filter(None, [axis[1]])}
-        quaternion = bool(_QUATERNIONS & others) or (not others and axis[2] == "w")
-        if not quaternion and others and (not _POSITIONS & others or axis[2] == "w"):
-            continue
-        key = ("q" if quaternion else "") + axis[2]
-        if key in found:
+        base, *units = re.fullmatch(_UNIT, name).groups()  # type: ignore[union-attr]  # which all names match
+        key = next((key for key, pattern in _PATTERNS.items() if pattern.fullmatch(base)), "")
+        if key in found and key != "t":
             if not label:
                 return {}
             both = f"{names[found[key][0]]!r} and {name!r}"
             raise ModelError(f"{label}: its header has two columns for {key}: {both}. Remove one of them.")
-        found[key] = place, unit
+        if key and (key not in found or "header" in base):
+            found[key] = place, next(filter(None, units), "").strip().lower()
     return found
 
 
