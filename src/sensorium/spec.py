@@ -48,7 +48,7 @@ DTYPES = ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
 """NumPy names of the element types of fields."""
 
 CORNER = "the centre of the first pixel is at (0.5, 0.5)"
-"""Comment in calibration files whose principal points count from the corner of the image, as `intrinsic_matrices` do."""
+"""Comment in calibration files whose principal points count from the corner of the image, as `intrinsic_matrices`."""
 
 Parity = Literal["", "polar", "axial"]
 """How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.cameras.lenses import BrownConradyLensCfg, FocalLensCfg, KannalaBrandtLensCfg, PinholeLensCfg
+from sensorium.cameras.lenses import (
+    BrownConradyLensCfg,
+    DistortedLensCfg,
+    FocalLensCfg,
+    KannalaBrandtLensCfg,
+    PinholeLensCfg,
+)
 from sensorium.errors import ConfigError, MissingDependencyError, ModelError, listed, nearest, text_in
 from sensorium.spec import CORNER
 
-MODELS: dict[str, type[FocalLensCfg]] = {
-    "none": PinholeLensCfg,
+MODELS: dict[str, type[DistortedLensCfg]] = {
     **dict.fromkeys(("radtan", "radial-tangential", "plumb_bob", "rational_polynomial"), BrownConradyLensCfg),
     **dict.fromkeys(("equidistant", "fisheye"), KannalaBrandtLensCfg),
 }
@@ -24,9 +29,10 @@ def lens_from_file(path: str | Path, camera: str | None = None) -> FocalLensCfg:
     """Return the lens of a camera in a calibration file; a camera with its image size then has its intrinsic matrix.
 
     Files are camera chains of Kalibr (``camchain.yaml``), ``camera_info`` of ROS, as `camera_calibration` writes and
-    ``ros2 topic echo`` prints it, ``sensor.yaml`` of EuRoC, and those of ``sensorium calib``. The models are pinhole with
-    ``radtan``, ``plumb_bob``, ``rational_polynomial`` or no distortion, and ``equidistant``. In these files, the centre of
-    the first pixel is at (0, 0), so 0.5 is added to the principal point, except in files that state (0.5, 0.5).
+    ``ros2 topic echo`` prints it, ``sensor.yaml`` of EuRoC, and those of ``sensorium calib``. The models are pinhole
+    with ``radtan``, ``plumb_bob``, ``rational_polynomial`` or no distortion, and ``equidistant``. In these files, the
+    centre of the first pixel is at (0, 0), so 0.5 is added to the principal point, except in files that state
+    (0.5, 0.5).
 
     Args:
         path: the file.
@@ -86,21 +92,21 @@ def _lens(about: Mapping[str, Any], label: str, shift: float) -> FocalLensCfg:
     if (model := about.get("camera_model", "pinhole")) != "pinhole":
         raise ModelError(f"{label}: camera_model: got {model!r}, expected 'pinhole'. Calibrate with a supported model.")
     name = str(about.get("distortion_model") or "none")
-    if name not in MODELS:
-        raise ModelError(f"{label}: distortion_model: got {name!r}, expected {listed(MODELS)}.")
+    if name not in ("none", *MODELS):
+        raise ModelError(f"{label}: distortion_model: got {name!r}, expected none, {listed(MODELS)}.")
     try:
         if "intrinsics" in about:
             (fx, fy, cx, cy), (width, height) = entry("intrinsics"), entry("resolution")
             k = [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0]
         else:
-            k, width, height = entry("camera_matrix", "k", "K"), entry("image_width", "width"), entry("image_height", "height")
+            k = entry("camera_matrix", "k", "K")
+            width, height = entry("image_width", "width"), entry("image_height", "height")
         matrix = np.array(k, np.float64).reshape(3, 3)
         matrix[:2, 2] += shift
-        lens, d = MODELS[name], ("distortion_coeffs", "distortion_coefficients", "d", "D")
-        given = np.array([] if name == "none" else entry(*d), np.float64)
-        if lens is BrownConradyLensCfg and not given.any():
-            lens = PinholeLensCfg  # with the same rays, and faster
-        return lens.from_intrinsic_matrix(matrix, width, height, given)
+        given = () if name == "none" else entry("distortion_coeffs", "distortion_coefficients", "d", "D")
+        if not any(given) and MODELS.get(name) is not KannalaBrandtLensCfg:  # a pinhole is faster
+            return PinholeLensCfg.from_intrinsic_matrix(matrix, width, height)
+        return MODELS[name].from_intrinsic_matrix(matrix, width, height, given)
     except ModelError:
         raise
     except (ConfigError, KeyError, TypeError, ValueError) as error:

@@ -61,8 +61,8 @@ class BagReplay(Replay):
     """Open ROS 2 bag of another program; see `Replay`.
 
     `description.sensors` has one sensor per topic, named after the topic without its leading slash. Messages of a topic
-    with other joints than the first are the sensors ``TOPIC.2`` and so on. Transforms are the sensors ``tf/FRAME`` with the
-    poses of a frame in the root of its tree. Readings have no ground truth. Times start
+    with other joints than the first are the sensors ``TOPIC.2`` and so on. Transforms are the sensors ``tf/FRAME`` with
+    the poses of a frame in the root of its tree. Readings have no ground truth. Times start
     at 0. Readings with impossible contents, such as a rotation of zeros, are not valid, and `unread` names the reason.
 
     Args:
@@ -331,8 +331,9 @@ class BagReplay(Replay):
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
 
     def _key(self, connection: Connection, data: Any) -> tuple[str, ...]:
-        """Return the sorted names of the joints in a message, which is decoded if they are new; the name of a frame; empty
-        for other types.
+        """Return the sorted names of the joints in a message, or the name of a frame; empty for other types.
+
+        Messages with unknown joints are decoded.
 
         Raises:
             Unreadable: it does not fit its definition.

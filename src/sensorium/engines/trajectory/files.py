@@ -152,8 +152,8 @@ def _clock(written: Sequence[str], name: str, unit: str, label: str) -> Callable
         unit = "ns" if abs(size) >= 1e17 else "us or ms" if abs(size) >= 1e11 else "s"
     if unit not in SECONDS:
         raise ModelError(
-            f"{label}: the unit of {name!r} is {unit!r}, expected one of {', '.join(SECONDS)}, stated in a header, such "
-            f"as '{name.partition('[')[0].strip()} [us]'."
+            f"{label}: the unit of {name!r} is {unit!r}, expected one of {', '.join(SECONDS)}, stated in a header, "
+            f"such as '{name.partition('[')[0].strip()} [us]'."
         )
     return _nanoseconds if unit == "ns" else partial(_seconds, exponent=SECONDS[unit])
 
@@ -206,7 +206,9 @@ def _times(
     """Return the times of poses, ns and as written: of a rate, or of a file."""
     if rate_hz is not None:
         if times is not None or not 0.0 < rate_hz < float("inf"):
-            raise ModelError(f"{label}: got the rate {shown(rate_hz)}, expected a number above 0, Hz, or a file of times.")
+            raise ModelError(
+                f"{label}: got the rate {shown(rate_hz)}, expected a number above 0, Hz, or a file of times."
+            )
         seconds = np.arange(count) / rate_hz
         return np.rint(seconds * 1e9).astype(np.int64), [f"{each:.9g}" for each in seconds]
     absolute = path.absolute()
