@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from sensorium.errors import ConfigError
 
+Floats = npt.NDArray[Any]
+
 UNIT_TOLERANCE = 1e-3
 """Maximum deviation of a quaternion's length from 1; larger deviations are not rounding errors."""
 
@@ -119,3 +121,28 @@ def _numbers(field: str, value: Sequence[Any], count: int, unit: str) -> tuple[f
     if len(numbers) != count or not all(map(isfinite, numbers)):
         raise ConfigError.single("Pose", field, value, f"{count} finite numbers ({unit})")
     return numbers
+
+
+def _cross(a: Floats, b: Floats) -> Floats:
+    """Return the cross products of vectors `[..., 3]`, as `np.cross`, which takes twice as long."""
+    (ax, ay, az), (bx, by, bz) = ((each[..., 0], each[..., 1], each[..., 2]) for each in (a, b))
+    found: Floats = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+    found[..., 0], found[..., 1], found[..., 2] = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+    return found
+
+
+def rotate(quat: Floats, vectors: Floats) -> Floats:
+    """Return vectors `[..., 3]` turned by quaternions `[..., 4]`, wxyz."""
+    w, u = quat[..., :1], quat[..., 1:]
+    t = 2.0 * _cross(u, vectors)
+    turned: Floats = vectors + w * t + _cross(u, t)
+    return turned
+
+
+def composed(pose: Floats, inner: Floats) -> Floats:
+    """Return poses `[..., 7]` of frames `inner`, given in frames that have the poses `pose`."""
+    w, u = pose[..., 3:4], pose[..., 4:]
+    v, x = inner[..., 3:4], inner[..., 4:]
+    real = w * v - (u * x).sum(axis=-1, keepdims=True)
+    rest = w * x + v * u + _cross(u, x)
+    return np.concatenate([pose[..., :3] + rotate(pose[..., 3:], inner[..., :3]), real, rest], axis=-1)

@@ -47,6 +47,10 @@ Role = Literal[
 DTYPES = ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
 """NumPy names of the element types of fields."""
 
+FLUX_UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
+"""Units of magnetic flux density, in tesla."""
+FluxUnit = Literal["T", "mT", "uT", "nT", "G", "mG"]
+
 CORNER = "the centre of the first pixel is at (0.5, 0.5)"
 """Comment in calibration files whose principal points count from the corner of the image, as `intrinsic_matrices`."""
 

@@ -275,7 +275,7 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
     chain = read(tmp_path / "camchain.yaml")
     assert list(chain) == ["cam0", "cam1"]
     left, right = chain.values()
-    assert left["intrinsics"] == [10.0, 11.0, 4.0, 3.0] and left["resolution"] == [8, 6]
+    assert left["intrinsics"] == [10.0, 11.0, 3.5, 2.5] and left["resolution"] == [8, 6]
     assert left["distortion_model"] == "radtan" and left["distortion_coeffs"] == [0.0] * 4
     assert left["rostopic"] == "/left/depth/image_raw" and left["camera_model"] == "pinhole"
     assert right["distortion_model"] == "equidistant" and right["distortion_coeffs"] == [0.01, 0.0, 0.0, 0.0]
@@ -324,7 +324,7 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
         lens = sn.lens_from_file(tmp_path / file, name)
         expected = right if name == "cam1" else left
         fx, fy, cx, cy = expected["intrinsics"]
-        np.testing.assert_allclose(lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], atol=1e-4)
+        np.testing.assert_allclose(lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4)
     assert isinstance(lens, sn.lenses.KannalaBrandtLensCfg) and lens.k1 == pytest.approx(0.01)
 
 

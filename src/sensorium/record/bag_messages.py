@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Array, read_only
+from sensorium.record.calibration import centred
 from sensorium.record.ros2.rays import POINT_TYPES
 from sensorium.spec import DEFAULT_AXES, FieldSpec, Kind, Role
 
@@ -379,7 +380,7 @@ def _compressed(message: Any) -> Iterator[Value]:
 
 
 def _camera_info(message: Any) -> Iterator[Value]:
-    yield _value("intrinsic_matrices", np.asarray(message.k).reshape(3, 3), "px", axes=("row", "column"))
+    yield _value("intrinsic_matrices", centred(np.reshape(message.k, (3, 3)), 1.0), "px", axes=("row", "column"))
 
 
 _TYPES: dict[str, Callable[[Any], Iterator[Value]]] = {

@@ -195,6 +195,18 @@ MAX_RAYS = 1024
 """Maximum number of rays that a description lists; misses of more rays are not drawn."""
 
 
+def _frames(sensor: Sensor[Any, Any]) -> list[dict[str, Any]]:
+    """Return body and constant pose on it of each mount, `offset` included; empty where environments differ."""
+    if sensor.mount is None:
+        return []
+    tensors = (sensor.mount.offset_pos, sensor.mount.offset_quat, *(sensor.pose_offset or ()))
+    places = sensor.mounts_on_bodies(0)
+    if places is None or not all(bool((each == each[:1]).all()) for each in tensors):
+        return []
+    poses = places[:, 1:].astype(np.float64).round(7).tolist()
+    return [{"body": body, "pose": pose} for body, pose in zip(sensor.mount.body_names, poses, strict=True)]
+
+
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     axes = dict.fromkeys(["joint", *(axis for spec in sensor.specs for axis in spec.axes)])
@@ -209,6 +221,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     cfg, fields = sensor.cfg, {spec.name for spec in sensor.specs}
     prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
     prefixes = {prefix: name for prefix, name in prefixes.items() if name in fields}
+    frames = _frames(sensor)
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
@@ -216,6 +229,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
         **({"prefixes": prefixes} if prefixes else {}),
+        **({"frames": frames} if frames else {}),
         "cfg": sensor.cfg.to_dict(),
     }
 

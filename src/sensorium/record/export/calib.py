@@ -5,7 +5,7 @@
     camera_info/NAME.yaml  intrinsics of a camera in the format of ROS
     extrinsics.yaml        poses of all sensor frames in the frame of a reference sensor
 
-Principal points count from the corner of the image, so that the centre of the first pixel is at (0.5, 0.5).
+Principal points are those of Kalibr, ROS and OpenCV, for which the centre of the first pixel is at (0, 0).
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ import numpy as np
 
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.archive import LONGEST
-from sensorium.record.calibration import Distortion, distortion_of, noise_of
+from sensorium.record.calibration import Distortion, centred, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples
 from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
 from sensorium.record.ros2.names import numbered, ros_name
 from sensorium.record.staging import staged
-from sensorium.spec import CORNER
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
-PIXELS = f"{CORNER}; tools with (0, 0), such as OpenCV, need 0.5 less"
 DECIMALS = 9
 """Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
@@ -130,7 +128,7 @@ def _size(sensor: MappedSensor) -> tuple[int, int] | None:
 def _take_camera(seen: _Seen, sensor: MappedSensor, frame: Frame, sample: Sample) -> None:
     spec, size = sensor.field(unit="px", shape=(3, 3)), _size(sensor)
     assert spec is not None and size is not None
-    matrix = sample[spec.name].astype(np.float64)
+    matrix = centred(sample[spec.name])
     known = seen.cameras.get(frame)
     if known is None:
         seen.cameras[frame] = _Camera(frame, matrix, size, distortion_of(sensor.cfg))
@@ -226,7 +224,7 @@ def _write_cameras(
         chain.append("\n".join(lines) + "\n")
         before = frame
     if chain:
-        (root / "camchain.yaml").write_text(f"# {PIXELS}\n{''.join(chain)}", encoding="utf-8")
+        (root / "camchain.yaml").write_text("".join(chain), encoding="utf-8")
     return notes
 
 
@@ -234,7 +232,7 @@ def _camera_info(name: str, camera: _Camera, distortion: Distortion) -> str:
     """Return the intrinsics of a camera in the format of ROS."""
     k = camera.matrix
     p = np.concatenate([k, np.zeros((3, 1))], axis=1)
-    text = f"# {PIXELS}\nimage_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
+    text = f"image_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
     text += f"camera_name: {name}\n{_matrix('camera_matrix', k)}"
     text += f"distortion_model: {distortion.model}\n"
     text += _matrix("distortion_coefficients", np.array([distortion.coefficients]))
