@@ -324,7 +324,9 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
         lens = sn.lens_from_file(tmp_path / file, name)
         expected = right if name == "cam1" else left
         fx, fy, cx, cy = expected["intrinsics"]
-        np.testing.assert_allclose(lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4)
+        np.testing.assert_allclose(
+            lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4
+        )
     assert isinstance(lens, sn.lenses.KannalaBrandtLensCfg) and lens.k1 == pytest.approx(0.01)
 
 

@@ -16,7 +16,6 @@ from sensorium.cameras.lenses import (
     PinholeLensCfg,
 )
 from sensorium.errors import ConfigError, MissingDependencyError, ModelError, listed, nearest, text_in
-from sensorium.spec import CORNER
 
 MODELS: dict[str, type[DistortedLensCfg]] = {
     **dict.fromkeys(("radtan", "radial-tangential", "plumb_bob", "rational_polynomial"), BrownConradyLensCfg),
@@ -31,8 +30,7 @@ def lens_from_file(path: str | Path, camera: str | None = None) -> FocalLensCfg:
     Files are camera chains of Kalibr (``camchain.yaml``), ``camera_info`` of ROS, as `camera_calibration` writes and
     ``ros2 topic echo`` prints it, ``sensor.yaml`` of EuRoC, and those of ``sensorium calib``. The models are pinhole
     with ``radtan``, ``plumb_bob``, ``rational_polynomial`` or no distortion, and ``equidistant``. In these files, the
-    centre of the first pixel is at (0, 0), so 0.5 is added to the principal point, except in files that state
-    (0.5, 0.5).
+    centre of the first pixel is at (0, 0), so 0.5 is added to the principal point.
 
     Args:
         path: the file.
@@ -68,16 +66,15 @@ def lens_from_file(path: str | Path, camera: str | None = None) -> FocalLensCfg:
             f"{label}: camera: got {camera!r}, expected one of {listed(cameras)}, in a camera chain of Kalibr or "
             f"camera_info of ROS. {fix}".rstrip()
         )
-    return _lens(cameras[camera], f"{label}, {camera}", 0.0 if CORNER in text else 0.5)
+    return _lens(cameras[camera], f"{label}, {camera}")
 
 
-def _lens(about: Mapping[str, Any], label: str, shift: float) -> FocalLensCfg:
+def _lens(about: Mapping[str, Any], label: str) -> FocalLensCfg:
     """Return the lens of one camera.
 
     Args:
         about: its entries in the file.
         label: the file and the camera, for messages.
-        shift: added to the principal point, px.
 
     Raises:
         ModelError: an entry is missing, or has an invalid value.
@@ -102,7 +99,7 @@ def _lens(about: Mapping[str, Any], label: str, shift: float) -> FocalLensCfg:
             k = entry("camera_matrix", "k", "K")
             width, height = entry("image_width", "width"), entry("image_height", "height")
         matrix = np.array(k, np.float64).reshape(3, 3)
-        matrix[:2, 2] += shift
+        matrix[:2, 2] += 0.5  # to the corner of the image
         given = () if name == "none" else entry("distortion_coeffs", "distortion_coefficients", "d", "D")
         if not any(given) and MODELS.get(name) is not KannalaBrandtLensCfg:  # a pinhole is faster
             return PinholeLensCfg.from_intrinsic_matrix(matrix, width, height)
