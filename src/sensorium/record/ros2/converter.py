@@ -377,9 +377,7 @@ class _SensorMessages:
         )
         at, envs = np.nonzero(new)
         is_all = len(at) == new.size and np.array_equal(rows, np.arange(len(stack.env_ids)))
-        return _New(
-            at, envs, rows[envs], stamps, true_stamps, frames[new], start + nanoseconds(stack.times)[at], is_all
-        )
+        return _New(at, envs, rows[envs], stamps, true_stamps, frames[new], start + nanoseconds(stack.times)[at], is_all)
 
     def _transforms(self, poses: Array, new: _New) -> Iterator[MessageBlock]:
         """Yield the transforms from the world to the frames that follow the mounts, with the true time."""
