@@ -293,7 +293,7 @@ class BagReplay(Replay):
                 self._topics[topic][frame,] = name
                 connections = [each for each in self._stores if each.topic.strip("/") == topic]
                 first = tick, stamp_of(transform)
-                self._found[name] = _Sensor(connections, [], about, tick, first, link.count)
+                self._found[name] = _Sensor(connections, [], about, tick, first, len(link.stamps))
 
     def _align(self, newest: Mapping[str, Raw]) -> None:
         """Set the clocks: that of the bag, one for dates of another time, and one for times without date.
