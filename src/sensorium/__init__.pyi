@@ -20,9 +20,9 @@ from sensorium.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
 from sensorium.cameras.event_camera import EventCamera as EventCamera
 from sensorium.cameras.event_camera import EventCameraCfg as EventCameraCfg
 from sensorium.cameras.event_camera import EventCameraData as EventCameraData
+from sensorium.cameras.lens_files import lens_from_file as lens_from_file
 from sensorium.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
 from sensorium.cameras.ray_caster_camera_cfg import RayCasterCameraCfg as RayCasterCameraCfg
-from sensorium.cameras.lens_files import lens_from_file as lens_from_file
 from sensorium.cameras.rendered import RenderedSensor as RenderedSensor
 from sensorium.cameras.rendered import RenderedSensorCfg as RenderedSensorCfg
 from sensorium.cfg import GilbertElliott as GilbertElliott

@@ -51,9 +51,6 @@ FLUX_UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9,
 """Units of magnetic flux density, in tesla."""
 FluxUnit = Literal["T", "mT", "uT", "nT", "G", "mG"]
 
-CORNER = "the centre of the first pixel is at (0.5, 0.5)"
-"""Comment in calibration files whose principal points count from the corner of the image, as `intrinsic_matrices` do."""
-
 Parity = Literal["", "polar", "axial"]
 """How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its
 component across the mirror. An `axial` vector, such as an angular velocity or a torque, reverses the other two. Empty
