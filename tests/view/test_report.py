@@ -316,7 +316,7 @@ def test_labels_of_mounts_joints_and_axes() -> None:
 def test_units_of_elements_and_levels_of_images() -> None:
     """Positions of receivers have degrees and metres, and images of integers an error in levels."""
     place = sn.FieldSpec("lla", ("mount", "lla"), (5, 3), "float64", "deg, deg, m", "WGS84", "derived", "scalar")
-    image = sn.FieldSpec("rgb", ("row", "column", "rgb"), (8, 9, 3), "uint8", "1", "", "vector", "image")
+    image = sn.FieldSpec("rgb", ("row", "column", "rgb"), (8, 9, 3), "uint8", "1", "", "derived", "image")
     ids = replace(image, name="ids", kind="id")
     recorder, rng = NpzRecorder(), np.random.default_rng(0)
     truth = rng.integers(3, 250, (6, 1, 8, 9, 3)).astype(np.uint8)
@@ -332,6 +332,8 @@ def test_units_of_elements_and_levels_of_images() -> None:
     made = recorder.recording({"dt": 1.0, "sensors": {"e": {"fields": fields}}})["e"]
     found = errors_of(made, fields[0], 0)
     assert [each.unit for each in found] == ["deg", "deg", "m"] * 5 and [each.mean for each in found[:3]] == [1, 2, 3]
+    exact = replace(made, measured=made.truth)
+    assert [(each.label, each.unit) for each in errors_of(exact, fields[0], 0)] == [("", "deg, deg, m")]
     (levels,), (differ,) = (errors_of(made, each, 0) for each in fields[1:])
     errors = seen.astype(float) - truth
     assert levels.unit == "levels" and levels.largest == 5.0 and differ.unit == "differ"

@@ -311,14 +311,15 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
     _, measured, truth = sensor.paired(name, env)
     if not len(measured):
         return []
-    if np.dtype(spec["dtype"]).kind == "u" and spec.get("role") == "image" and spec.get("kind") == "vector":
+    if np.dtype(spec["dtype"]).kind == "u" and spec.get("role") == "image" and spec.get("kind") not in ("id", "flag"):
         return [_levels(name, measured, truth)]
     if np.dtype(spec["dtype"]).kind != "f":
         differ = float(np.mean(measured != truth))
         return [ErrorFigures(name, "", "differ", np.nan, np.nan, np.nan, differ, 0.0, 0.0)]
     steps: Array | None = amount_of(sensor.info, spec, "resolution")
     labels = labels_of(sensor.info, spec)
-    if spec.get("kind") == "rotation":
+    is_rotation = spec.get("kind") == "rotation"
+    if is_rotation:
         errors = rotation_between(truth, measured).reshape(len(truth), -1)
         labels = [f"{label[:-1]}{axis}" for label in labels[::4] for axis in "xyz"]
         lost, known = ~np.isfinite(errors), np.ones(errors.shape, bool)
@@ -344,10 +345,10 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         mean, sd = (float(error.mean()), float(error.std())) if len(error) else (np.nan, np.nan)
         missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
         configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
-        unit = "rad" if spec.get("kind") == "rotation" else unit_of(spec["unit"], spec["shape"], k)
+        unit = "rad" if is_rotation else unit_of(spec["unit"], spec["shape"], k)
         out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
     if not any(each.largest or each.missed or each.step or each.configured_step for each in out):
-        return [replace(each, label="") for each in out[:1]]
+        return [replace(each, label="", unit="rad" if is_rotation else str(spec["unit"])) for each in out[:1]]
     return out
 
 

@@ -264,10 +264,10 @@ th, td { padding: .22em .7em; text-align: right; white-space: nowrap; border-bot
 th { border-bottom: 1px solid #8a949e; background: #fff; position: sticky; top: 0 }
 th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left }
 div.wide { overflow-x: auto } img { max-width: 100%; display: block; margin: .6em 0 }
-@page { size: A4 landscape; margin: 12mm }
+@page { size: A4; margin: 12mm }
 @media print {
   body { max-width: none; margin: 0 } div.wide { overflow: visible } th { position: static }
-  table { font-size: 7.5pt } th, td { padding: .15em .4em } tr, img { break-inside: avoid } img { max-height: 170mm }
+  table { font-size: 7pt } th, td { padding: .15em .4em } tr, img { break-inside: avoid } img { max-height: 225mm }
   h1, h2, p.note { break-after: avoid } section { break-before: page }
 }"""
 
