@@ -80,11 +80,11 @@ class Export:
     """Simulation time to end at, s."""
     feature: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=SENSOR,...[:COUNT]")] = ()
     """Vector observation.NAME, or action, of the values of sensors, or of fields as SENSOR.FIELD; with COUNT, of their
-    newest COUNT captures. May be repeated. By default state of all sensors."""
+    newest COUNT captures, oldest first. May be repeated. By default state of all sensors."""
     fps: Annotated[float | None, unset("HZ", "one frame per action, or per sample of the slowest sensor")] = None
     """Frames per second."""
     video: bool = False
-    """Write images as MP4 (pip install 'sensorium[lerobot]'), and depth as PNG of 16 bits in mm."""
+    """Write images as H.264 in MP4 files instead of PNG (pip install 'sensorium[lerobot]')."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

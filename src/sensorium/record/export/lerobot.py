@@ -1,8 +1,9 @@
 """Data sets of LeRobot, layout v3.0: frames at a constant rate, one episode after the other.
 
 The frame at a time holds the measured values that a policy would have read then. Small fields of all sensors together
-are `observation.state`, unless vectors of chosen sensors are requested. Images of 8 bits are
-`observation.images.SENSOR`, and other fields are `observation.SENSOR.FIELD`. Each environment has its own episodes.
+are `observation.state`, unless vectors of chosen sensors are requested. Images of 8 bits, and of distances in mm as
+PNG files of 16 bits, are `observation.images.SENSOR`. Other fields are `observation.SENSOR.FIELD`. Each environment has
+its own episodes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Vector(NamedTuple):
 
     Attributes:
         names: sensors, or fields as ``SENSOR.FIELD``.
-        count: number of newest captures in an episode, oldest first, whose values the feature holds. The first capture
-            is repeated until there are as many.
+        count: number of newest captures in an episode whose values the feature holds one after the other, oldest
+            first. The first capture is repeated until there are as many.
     """
 
     names: tuple[str, ...]
@@ -97,10 +98,10 @@ def write_lerobot(
         env: the environment; None for all.
         clock: sensor whose readings make one frame each, whose times may vary, instead of a fixed period.
         features: name -> float32 vector ``observation.NAME`` of values of some sensors, or ``action``. Their fields are
-            in no other feature. If ``state`` is among them, other small fields have features of their own.
+            in no other feature. If ``state`` is among them, the other small fields of a sensor are a vector
+            ``observation.SENSOR``.
         names: sensor or log -> names of its joints or actuators, which become names of elements.
-        video: write images of 8 bits as H.264 and images of distances as PNG files of 16 bits, in mm, 0 where there is
-            none; otherwise as PNG files and as float32.
+        video: write images of 8 bits as H.264 instead of PNG files.
 
     Returns:
         One message for everything that the layout cannot hold.
@@ -353,7 +354,7 @@ class Layout:
 
     def item(self, sensor: str, spec: FieldSpec) -> str:
         """Return the item of `chosen` that contains a field; empty if there is none."""
-        if spec.is_ragged or is_image(spec):
+        if spec.is_ragged or is_image(spec) or is_depth(spec):
             return ""
         return next((text for text in (f"{sensor}.{spec.name}", sensor) if text in self.chosen), "")
 
@@ -387,15 +388,16 @@ def sources_of(
             item = layout.item(name, spec)
             if spec.is_ragged:
                 notes.append(f"{name}: {spec.name} differs in length from frame to frame")
-            elif is_image(spec) or (layout.video and is_depth(spec)):
+            elif is_image(spec) or is_depth(spec):
                 found += _images(name, spec, layout.video)
             elif not spec.columns:
                 continue
             elif item:
                 vectors[layout.chosen[item]].append((name, spec))
                 used.add(item)
-            elif spec.columns <= STATE_COLUMNS and spec.axes != ("lla",) and "state" not in layout.features:
-                vectors["state"].append((name, spec))
+            elif spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
+                vector = _key(name) if "state" in layout.features else "state"
+                vectors.setdefault(vector, []).append((name, spec))
             else:
                 found.append(_Array(name, spec))
     if unknown := layout.chosen.keys() - used:
@@ -457,7 +459,7 @@ class _History:
 
 
 class _Vector:
-    """Fields of one or more sensors together, `[column]`, or `[capture, column]` for several captures."""
+    """Fields of one or more sensors together, of one capture or of several, oldest first."""
 
     note = ""
 
@@ -466,21 +468,25 @@ class _Vector:
     ) -> None:
         self._fields, self._histories = fields, histories
         self._count = layout.features[name].count if name in layout.features else 1
-        names = [f"{sensor}.{column}" for sensor, spec in fields for column in _columns(spec, layout.names.get(sensor))]
-        shape = (len(names),) if self._count == 1 else (self._count, len(names))
-        key = name if name == "action" else f"observation.{name}"
+        names = [
+            f"{sensor}{age}.{column}"
+            for age in ([""] if self._count == 1 else [f"[{k}]" for k in range(1 - self._count, 1)])
+            for sensor, spec in fields
+            for column in _columns(spec, layout.names.get(sensor))
+        ]
         dtype = "float64" if any(spec.axes == ("lla",) for _, spec in fields) else "float32"  # 1 m in float32
-        self.feature = Feature(key, dtype, shape, names if self._count == 1 else None)
+        self.feature = Feature(name if name == "action" else f"observation.{name}", dtype, (len(names),), names)
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
-        return np.concatenate([self._part(newest, name, spec.name, rows) for name, spec in self._fields], axis=-1)
-
-    def _part(self, newest: Mapping[str, Reading], sensor: str, field: str, rows: Array) -> Array:
-        if self._count == 1:
-            return newest[sensor][field][rows].reshape(len(rows), -1).astype(self.feature.dtype)
-        captures = self._histories[sensor].values(field, rows)[:, -self._count :]
-        return captures.reshape(len(rows), self._count, -1).astype(self.feature.dtype)
+        parts = []
+        for sensor, spec in self._fields:
+            if self._count == 1:
+                captures = newest[sensor][spec.name][rows]
+            else:
+                captures = self._histories[sensor].values(spec.name, rows)[:, -self._count :]
+            parts.append(captures.reshape(len(rows), self._count, -1).astype(self.feature.dtype))
+        return np.concatenate(parts, axis=2).reshape(len(rows), -1)
 
 
 def _columns(spec: FieldSpec, joints: Sequence[str] | None) -> list[str]:
