@@ -148,6 +148,7 @@ def aprilgrid(columns: int = 6, rows: int = 6, tag_size: float = 0.088, tag_spac
     """
     _check_lengths("aprilgrid", tag_size=tag_size, tag_spacing=tag_spacing)
     across, down = (positive_int(n, f"aprilgrid: {name}") for n, name in ((columns, "columns"), (rows, "rows")))
+    tags = [tag_cells(number, BORDER) for number in range(across * down)]
     cells = BITS + 2 * BORDER
     gap, pitch = tag_spacing * cells, (1.0 + tag_spacing) * cells  # in cells
     width, height = (n * pitch + 3.0 * gap for n in (across, down))  # with a margin of one gap
@@ -156,10 +157,10 @@ def aprilgrid(columns: int = 6, rows: int = 6, tag_size: float = 0.088, tag_spac
     for row in range(down + 1):
         for column in range(across + 1):
             _darken(light, scale * (gap + row * pitch, gap + column * pitch), scale * gap)
-    for number in range(across * down):
+    for number, tag in enumerate(tags):
         row, column = down - 1 - number // across, number % across
         corner = np.array([2.0 * gap + row * pitch, 2.0 * gap + column * pitch])
-        for place in np.argwhere(tag_cells(number, BORDER) == 0):
+        for place in np.argwhere(tag == 0):
             _darken(light, scale * (corner + place), scale)
     unit = tag_size / cells
     lines = [np.add.outer(np.arange(n) * pitch, [0.0, cells]).reshape(-1) * unit for n in (across, down)]
