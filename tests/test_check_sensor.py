@@ -30,7 +30,8 @@ EVERY_LAW = {
     "hooks_work_on_all_envs_at_once", "nothing_lasts_in_plain_attributes", "reading_changes_nothing",
     "same_seed_same_numbers", "env_count_does_not_matter", "mounts_do_not_matter", "other_sensors_do_not_matter",
     "lazy_equals_eager",
-    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "recorded_hooks_follow_rows", "nothing_old_after_reset",
+    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "recorded_hooks_follow_rows",
+    "nothing_old_after_reset",
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip

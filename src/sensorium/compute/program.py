@@ -370,8 +370,9 @@ class Compute:
     def _add(self, launch: _Launch) -> None:
         for axes in _thread_axes(launch.kernel) - {len(launch.dim)}:  # its threads would write anywhere
             raise RegistrationError(
-                f"kernel {launch.kernel.key} unpacks wp.tid() into {axes} indices, but the launch has {len(launch.dim)} "
-                f"axes, {launch.dim}. Give the sizes after env only: launch adds env in front, launch_task task and env."
+                f"kernel {launch.kernel.key} unpacks wp.tid() into {axes} indices, but the launch has "
+                f"{len(launch.dim)} axes, {launch.dim}. Give the sizes after env only: launch adds env in front, and "
+                "launch_task adds task and env."
             )
         if self._recording is not None:
             self._recording.append(launch)

@@ -149,8 +149,8 @@ def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
 def _check_signatures(cls: type[Sensor[Any, Any]]) -> None:
     """Raise `RegistrationError` if a hook cannot be called with the arguments that it gets."""
     for name in SPELLINGS.values():
-        hook = cls.__dict__.get(name)
-        declared = next((base.__dict__[name] for base in BASES if name in base.__dict__), None)
+        hook: Any = cls.__dict__.get(name)
+        declared: Any = next((base.__dict__[name] for base in BASES if name in base.__dict__), None)
         if not isinstance(hook, METHODS) or declared is None:
             continue
         own, wanted = (signature(getattr(each, "__func__", each)) for each in (hook, declared))
