@@ -202,7 +202,7 @@ class FrameSync:
         handles = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, handles.close)
         self._finalizer.atexit = False  # the client closes at exit
-        add, end, done, restart = map(_weak, (self.add, self.end, self.done, self._restart))
+        add, end, done = _weak(self.add), _weak(self.end), _weak(self.done)
         try:
             for name in self.names:
                 subscription = client.subscribe(
@@ -210,11 +210,25 @@ class FrameSync:
                 )
                 handles.callback(subscription.stop)
                 self._subscribed[name] = subscription
-            listener = client.on_frame(done, on_restart=restart)
+            listener = client.on_frame(done, on_restart=_weak(self._restart))
             handles.callback(listener.stop)  # last: all later announcements include all subscriptions
         except BaseException:
             self.close()
             raise
+
+    def _restart(self) -> None:
+        """Drop all frames: a new server counts its frames from the start."""
+        with self._changed:
+            self._restarts += 1
+            self._frames: dict[int, _Frame] = {}
+            self._first: int | None = None  # first announced frame
+            self._last = -1  # newest announced frame
+            self._skipped: list[range] = []  # frames between the two that the server did not announce
+            self._floor = -1  # this frame and all earlier ones are dropped
+            self._taken = -1  # newest returned frame
+            self._held: dict[str, Sample] = {}  # newest data at or before the floor
+            self._newest: dict[str, int] = {}  # frame of the newest data
+            self._changed.notify_all()
 
     @property
     def pending(self) -> int:
@@ -270,20 +284,6 @@ class FrameSync:
                 announced = self._frames.setdefault(frame, _Frame())
                 announced.done, announced.due = done, due
             self._forget()
-            self._changed.notify_all()
-
-    def _restart(self) -> None:
-        """Drop all frames: a new server counts its frames from the start."""
-        with self._changed:
-            self._restarts += 1
-            self._frames: dict[int, _Frame] = {}
-            self._first: int | None = None  # first announced frame
-            self._last = -1  # newest announced frame
-            self._skipped: list[range] = []  # frames between the two that the server did not announce
-            self._floor = -1  # this frame and all earlier ones are dropped
-            self._taken = -1  # newest returned frame
-            self._held: dict[str, Sample] = {}  # newest data at or before the floor
-            self._newest: dict[str, int] = {}  # frame of the newest data
             self._changed.notify_all()
 
     def end(self, name: str, reason: str) -> None:

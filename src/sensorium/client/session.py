@@ -407,8 +407,9 @@ class Session:
             if not self._resumed:
                 for subscriber in subscribers:
                     subscriber.suspend()
-                for listener in [each for each in self.frame_listeners if each.on_restart is not None]:
-                    listener.call(listener.on_restart)
+                for listener in list(self.frame_listeners):
+                    if listener.on_restart is not None:
+                        listener.call(listener.on_restart)
             lost = {name: spawn for name, spawn in self.spawned.items() if not (self._resumed and name in self.streams)}
             self._waiting = [each for each in subscribers if each.name in lost and each.name not in self.streams]
             for subscriber in subscribers:
