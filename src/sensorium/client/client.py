@@ -259,6 +259,11 @@ class Client:
         return self._session.frame
 
     @property
+    def restarts(self) -> int:
+        """Number of restarts of the server since the connection; each starts the frames and the time again."""
+        return self._session.restarts
+
+    @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Available streams by name."""
         return dict(self._session.streams)
@@ -579,17 +584,9 @@ class Client:
         self._session.begin(subscription)
         return subscription
 
-    def on_frame(
-        self, callback: Callable[[msg.FrameDone], object], *, on_restart: Callable[[], object] | None = None
-    ) -> FrameListener:
-        """Register a function that is called at the end of each frame, on the thread of the connection.
-
-        Args:
-            callback: function that takes the announcement of the frame.
-            on_restart: function called on the same thread after the server restarted, before the first data of the new
-                server, whose frames are counted from the start.
-        """
-        return self._session.add_frame_listener(callback, on_restart, keeps=self)
+    def on_frame(self, callback: Callable[[msg.FrameDone], object]) -> FrameListener:
+        """Register a function that is called at the end of each frame, on the thread of the connection."""
+        return self._session.add_frame_listener(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 
