@@ -22,7 +22,7 @@ from sensorium import errors
 from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
-from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
+from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session
@@ -32,6 +32,7 @@ from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
+from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
@@ -314,7 +315,7 @@ class Client:
         return self._library
 
     @property
-    def errors(self) -> list[ListenerError]:
+    def errors(self) -> list[Failure]:
         """Exceptions raised by listeners since the last read, oldest first."""
         return self.callbacks.errors.take()
 

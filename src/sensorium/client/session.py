@@ -346,7 +346,7 @@ class Session:
                     try:
                         listener.callback(message)
                     except Exception as error:
-                        self.callbacks.errors.report("(frames)", listener.callback, error)
+                        self.callbacks.report("(frames)", listener.callback, error)
             case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
