@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import cos, isfinite, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,9 @@ class Pose:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pos", _numbers("pos", self.pos, 3, "m"))
-        object.__setattr__(self, "rot", _numbers("rot", self.rot, 4, "wxyz"))
+        object.__setattr__(
+            self, "rot", _numbers("rot", self.rot, 4, "wxyz", "Pose.from_euler accepts roll, pitch and yaw.")
+        )
         length = sqrt(sum(part * part for part in self.rot))
         if abs(length - 1.0) > UNIT_TOLERANCE:
             raise ConfigError.single(
@@ -61,6 +63,25 @@ class Pose:
             )
         values = numbers.tolist()
         return cls((values[0], values[1], values[2]), (values[3], values[4], values[5], values[6]))
+
+    @classmethod
+    def from_euler(cls, pos: Sequence[float], euler: Sequence[float]) -> Pose:
+        """Build a pose from a position and roll, pitch and yaw.
+
+        Args:
+            pos: position, m.
+            euler: roll about the fixed x axis, then pitch about the fixed y axis, then yaw about the fixed z axis, rad;
+                as for `sensorium.math.quat_from_euler`.
+
+        Raises:
+            ConfigError: a number is missing or not finite.
+        """
+        pose = Pose(pos)  # type: ignore[arg-type]
+        for axis, angle in reversed([*enumerate(_numbers("euler", euler, 3, "roll, pitch, yaw, rad"), 1)]):
+            rot = [cos(0.5 * angle), 0.0, 0.0, 0.0]
+            rot[axis] = sin(0.5 * angle)
+            pose = pose @ Pose(rot=tuple(rot))  # type: ignore[arg-type]
+        return pose
 
     def to_array(self) -> npt.NDArray[np.float64]:
         """Return position, m, and quaternion wxyz as one float64 array [7]."""
@@ -112,14 +133,14 @@ class Pose:
         )
 
 
-def _numbers(field: str, value: Sequence[Any], count: int, unit: str) -> tuple[float, ...]:
+def _numbers(field: str, value: Sequence[Any], count: int, unit: str, fix: str = "") -> tuple[float, ...]:
     """Return a sequence as that many floats, or raise a ConfigError that describes the fault."""
     try:
         numbers = tuple(float(part) for part in value)
     except (TypeError, ValueError):
         numbers = ()
     if len(numbers) != count or not all(map(isfinite, numbers)):
-        raise ConfigError.single("Pose", field, value, f"{count} finite numbers ({unit})")
+        raise ConfigError.single("Pose", field, value, f"{count} finite numbers ({unit})", fix)
     return numbers
 
 

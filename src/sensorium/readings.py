@@ -24,6 +24,10 @@ __all__ = ["DebugShape", "Reading", "Sample", "SceneDescription"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+STATES = "sensor_states"
+"""Kind of the readings with the true states of a sensor, whose name is the sensor's with `STATES_OF` at its end."""
+STATES_OF = ".states"
+
 _CHUNK = 4096
 """Number of items that an iteration converts to Python numbers at once."""
 

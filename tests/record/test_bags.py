@@ -414,9 +414,9 @@ def mosaic(pixels: np.ndarray, colours: str) -> np.ndarray:
 def ramp(dtype: str, scale: int) -> np.ndarray:
     """Return colours that change linearly, of which the mean of two neighbours on opposite sides is the pixel."""
     row, column = np.indices((4, 6))
-    return np.stack([scale * (10 + 4 * row), scale * (20 + 2 * column), scale * (90 - 2 * row - 4 * column)], -1).astype(
-        dtype
-    )
+    return np.stack(
+        [scale * (10 + 4 * row), scale * (20 + 2 * column), scale * (90 - 2 * row - 4 * column)], -1
+    ).astype(dtype)
 
 
 def compressed_depth(layout: str, pixels: np.ndarray, a: float = 0.0, b: float = 0.0) -> Any:
@@ -451,8 +451,11 @@ YUV = RNG.integers(16, 236, (4, 3, 4), dtype=np.uint8)
 
 def test_more_images_and_clouds(tmp_path: Path) -> None:
     """Patterns of colours as ROS names them, of linear images, which bilinear interpolation reproduces."""
-    messages = {f"/{name}": image(name, mosaic(ramp(f"uint{bits}", bits // 8), name[6:10]), 0)
-                for bits in (8, 16) for name in (f"bayer_{each}{bits}" for each in ("rggb", "bggr", "gbrg", "grbg"))}
+    messages = {
+        f"/{name}": image(name, mosaic(ramp(f"uint{bits}", bits // 8), name[6:10]), 0)
+        for bits in (8, 16)
+        for name in (f"bayer_{each}{bits}" for each in ("rggb", "bggr", "gbrg", "grbg"))
+    }
     messages |= {
         "/packed_bayer": make("sensor_msgs/msg/CompressedImage", format="bayer_gbrg8; png compressed ",
                               data=png(mosaic(ramp("uint8", 1), "gbrg"))),
@@ -460,11 +463,13 @@ def test_more_images_and_clouds(tmp_path: Path) -> None:
         "/signed": image("16SC1", SIGNED, 0),
         "/mm": compressed_depth("16UC1; compressedDepth png", DEPTH),
         "/inverse": compressed_depth("32FC1; compressedDepth png", QUANTISED, 1e4, -40.0),
-        "/rvl": make("sensor_msgs/msg/CompressedImage", format="16UC1; compressedDepth rvl", data=np.ones(40, np.uint8)),
+        "/rvl": make("sensor_msgs/msg/CompressedImage", format="16UC1; compressedDepth rvl", data=np.ones(40, "u1")),
         "/nv21": image("nv21", PIXELS, 0),
         "/livox": livox("livox_ros_driver", POINTS[0]), "/livox2": livox("livox_ros_driver2", POINTS[1]),
     }  # fmt: skip
-    with sn.replay(write_all(tmp_path / "bag", StoragePlugin.MCAP, ((0, *each) for each in messages.items()))) as replay:
+    with sn.replay(
+        write_all(tmp_path / "bag", StoragePlugin.MCAP, ((0, *each) for each in messages.items()))
+    ) as replay:
         found = replay.at(0.0)
         for name in found:
             if "bayer" in name:
@@ -513,7 +518,10 @@ def test_transforms_are_poses_of_each_frame_in_the_root_of_its_tree(tmp_path: Pa
     maps, bases = np.arange(1, 5) * 100_000_000, np.arange(25) * 20_000_000
     corrections, turns = rng.normal(size=(4, 3)), Rotation.random(4, rng=rng)
     path, turned = rng.normal(size=(25, 3)), Rotation.random(25, rng=rng)
-    arm, place = (np.array([0.2, 0.0, 0.3]), Rotation.from_rotvec([0.0, 0.0, 1.0])), Rotation.from_rotvec([-1.5, 0.2, 0])
+    arm, place = (
+        (np.array([0.2, 0.0, 0.3]), Rotation.from_rotvec([0.0, 0.0, 1.0])),
+        Rotation.from_rotvec([-1.5, 0.2, 0]),
+    )
     static = [transform("base_link", "arm", START, *arm), transform("/arm", "camera", START, (0.1, 0, 0), place),
               transform("dock", "tag", START, (1.0, 2.0, 3.0), place)]  # fmt: skip
     odd = [transform(*names, START, (0, 0, 0), place) for names in (("a", "b"), ("b", "a"), ("m", "c"), ("n", "c"))]
@@ -869,7 +877,9 @@ def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_pat
         channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
         writer.add_message(channel, 0, b"{}", 0)
         writer.finish()
-    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'.*in CDR"):
+    with pytest.raises(
+        ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'.*in CDR"
+    ):
         sn.replay(tmp_path / "run.mcap")
 
 

@@ -164,7 +164,7 @@ distortion_coefficients: [-0.28340811, 0.07395907, 0.00019359, 1.76187114e-05]
 @pytest.mark.parametrize(
     ("text", "camera", "size", "matrix", "model", "d"),
     [
-        (KALIBR, "cam0", (752, 480), (458.654, 457.296, 367.215, 248.375), "radtan", (-0.28, 0.07, 0.0002, -0.0001, 0.0)),
+        (KALIBR, "cam0", (752, 480), (458.654, 457.296, 367.215, 248.375), "", (-0.28, 0.07, 0.0002, -0.0001, 0.0)),
         (KALIBR, "cam1", (512, 512), (190.978, 190.973, 254.931, 256.897), "equidistant", (-0.01, 0.02, 0.001, 0.0001)),
         (ROS, None, (640, 480), (430.2, 430.5, 306.9, 227.2), "", (0.3, 0.1, 0.001, -0.002, 0.01, 0.4, 0.05, 0.02)),
         (ECHO, None, (640, 480), (430.2, 430.5, 306.9, 227.2), "", (0.0,) * 5),
@@ -192,16 +192,24 @@ def test_lenses_of_files_have_the_pixels_of_opencv(
 @pytest.mark.parametrize(
     ("text", "camera", "part"),
     [
-        (KALIBR, None, r"camera: got None, expected one of cam0, cam1\. Name one"),
-        (KALIBR, "cam2", r"camera: got 'cam2', expected one of cam0, cam1\. Did you mean"),
-        (KALIBR.replace("camera_model: pinhole", "camera_model: omni"), "cam0", "cam0: camera_model: got 'omni', expected"),
+        (KALIBR, None, r"camera: got None, expected one of cam0, cam1, in .*Name one"),
+        (KALIBR, "cam2", r"camera: got 'cam2', expected one of cam0, cam1, in .*Did you mean"),
+        (
+            KALIBR.replace("camera_model: pinhole", "camera_model: omni"),
+            "cam0",
+            "cam0: camera_model: got 'omni', expected",
+        ),
         (KALIBR.replace("radtan", "fov"), "cam0", "cam0: distortion_model: got 'fov', expected none, radtan"),
         (KALIBR.replace("  resolution: [752, 480]\n", ""), "cam0", "cam0: resolution is missing"),
         (KALIBR.replace("458.654", "-1"), "cam0", "fx > 0"),
         (KALIBR.replace("458.654", "wide"), "cam0", "a value is invalid: .*'wide'"),
-        (ROS.replace("[0.3,", "[1, 2, 3, 4, 5, 6, 0.3,"), None, "distortion: got .* at most 8 coefficients: k1, k2, p1"),
+        (
+            ROS.replace("[0.3,", "[1, 2, 3, 4, 5, 6, 0.3,"),
+            None,
+            "distortion: got .* at most 8 coefficients: k1, k2, p1",
+        ),
         ("a: [", None, "is not YAML"),
-        ("- 1", None, "has no camera, expected a camera chain"),
+        ("- 1", None, "camera: got None, expected one of none, in a camera chain"),
         ('{"a": 1}', None, "is a JSON file"),
     ],
 )
@@ -316,7 +324,9 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
         lens = sn.lens_from_file(tmp_path / file, name)
         expected = right if name == "cam1" else left
         fx, fy, cx, cy = expected["intrinsics"]
-        np.testing.assert_allclose(lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4)
+        np.testing.assert_allclose(
+            lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4
+        )
     assert isinstance(lens, sn.lenses.KannalaBrandtLensCfg) and lens.k1 == pytest.approx(0.01)
 
 

@@ -21,6 +21,7 @@ from sensorium.testing import tumbling_engine
 
 OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
 START = 1403636580838555648
+UNKNOWN = "which an IMU has if it is recorded with its states (--states, states=True)"
 BEAMS = sn.patterns.SphericalPatternCfg(fov=(360.0, 120.0), n_points=(60, 20))
 SENSORS = (
     sn.ImuCfg(name="imu", body="body", rate_hz=200.0, gyro_noise=0.01, delay=0.01),
@@ -90,7 +91,7 @@ def test_euroc_counts_samples_of_a_sensor_that_was_replaced(tmp_path: Path) -> N
             scene.step()
             readings += scene.publish(poses=True).values()
     lost = "imu (imu): 3 samples have neither a rate and a specific force nor an image"
-    assert write_euroc(readings, tmp_path) == [lost]
+    assert write_euroc(readings, tmp_path) == [lost, f"imu: the true velocity and biases, {UNKNOWN}"]
     lines = (tmp_path / "mav0/imu0/data.csv").read_text(encoding="utf-8").splitlines()
     assert [int(line.split(",")[0]) for line in lines[1:]] == [8_000_000, 10_000_000, 12_000_000]
 
@@ -100,7 +101,8 @@ def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_pat
     """One body reports its velocity in the world, the other one in its own frame."""
     path, readings = recorded
     notes = write_euroc(readings, tmp_path, body=body, start_ns=START)
-    assert notes == ["lidar (lidar): EuRoC holds IMUs and images of 8 bits only"]
+    skipped = "lidar (lidar): EuRoC holds IMUs and images of 8 bits only"
+    assert notes == [skipped, f"{body}: the true biases, {UNKNOWN}"]
     root = tmp_path / "mav0"
     truth = np.loadtxt(root / "state_groundtruth_estimate0/data.csv", delimiter=",")
     assert len(truth) == round(path.duration * 50.0) + 1
@@ -122,6 +124,51 @@ def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_pat
     extrinsics = (root / "imu0/sensor.yaml").read_text(encoding="utf-8")
     numbers = np.array(extrinsics.partition("[")[2].partition("]")[0].split(","), dtype=np.float64)
     np.testing.assert_allclose(numbers.reshape(4, 4), np.eye(4), atol=2e-6)
+
+
+def test_euroc_ground_truth_of_a_recording_with_states(tmp_path: Path) -> None:
+    """The biases are what a delayed IMU without noise adds to the true motion, and the velocity is the trajectory's."""
+    path = flight(seconds=1.0)
+    drift = sn.stages.GaussMarkov(density=0.01, tau=5.0, turn_on=0.02, fields=("lin_acc_b",))
+    flicker = sn.stages.Flicker(bias_instability=sn.Uniform(0.01, 0.02), fields=("lin_acc_b",))
+    heat = sn.stages.TemperatureDrift(
+        coefficient=(0.01, 0.02, 0.0), ambient=sn.Uniform(20.0, 40.0), self_heating=10.0, tau=0.5, fields=("ang_vel_b",)
+    )
+    cfg = sn.ImuCfg(
+        name="imu", body="body", rate_hz=200.0, delay=0.015, gyro_bias=sn.Uniform(-0.1, 0.1), gyro_random_walk=0.001,
+        stages=(drift, flicker, heat), offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)),
+    )  # fmt: skip
+    scene = sn.Scene(sn.TrajectoryEngine(path, 0.0025, num_envs=2), [cfg], seed=0)
+    with scene.record(tmp_path / "run.mcap", states=True, envs=[1]):
+        while scene.tick < 201:
+            scene.step()
+        scene.reset([0])  # between two captures; it has no effect on the other environment
+        while scene.engine.ticks_left:
+            scene.step()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        states = [reading for reading in replay.readings(["imu.states"])]
+        about = replay.description.sensors["imu.states"]
+        assert write_euroc(replay.readings(), tmp_path, body="imu", env=1) == []
+    assert about["kind"] == "sensor_states" and [each["name"] for each in about["fields"]] == [*states[0].measured]
+    assert [*states[0].measured] == ["bias_ang_vel_b", "walk_ang_vel_b", "bias_lin_acc_b", "delay", "lin_vel_w"]
+    np.testing.assert_allclose([each.delay[0] for each in states], 0.015, rtol=1e-6)
+    held, again = (each for each in states if each.capture_tick[0] == 200)
+    assert all(np.array_equal(array, again.measured[name]) for name, array in held.measured.items())
+    np.testing.assert_array_equal(np.unique([each.capture_tick[0] for each in states]), np.arange(0, 401, 2))
+    rows = np.loadtxt(tmp_path / "mav0/state_groundtruth_estimate0/data.csv", delimiter=",", comments=None, skiprows=1)
+    head = (tmp_path / "mav0/state_groundtruth_estimate0/data.csv").read_text(encoding="utf-8").partition("\n")[0]
+    assert rows.shape == (198, 17) and head.endswith("b_a_RS_S_z [m s^-2]") and ", b_w_RS_S_x [rad s^-1]" in head
+    motion = path.at(rows[:, 0] * 1e-9)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
+    arm = turn.apply([0.3, 0.0, 0.0])
+    np.testing.assert_allclose(rows[:, 8:11], motion.lin_vel + np.cross(motion.ang_vel, arm), atol=1e-5)
+    imu = np.loadtxt(tmp_path / "mav0/imu0/data.csv", delimiter=",")
+    np.testing.assert_array_equal(imu[:, 0], rows[:, 0])
+    lever = np.cross(motion.ang_acc, arm) + np.cross(motion.ang_vel, np.cross(motion.ang_vel, arm))
+    force = turn.inv().apply(motion.lin_acc + lever + np.array([0.0, 0.0, 9.81]))
+    np.testing.assert_allclose(imu[:, 1:4] - turn.inv().apply(motion.ang_vel), rows[:, 11:14], atol=1e-6)
+    np.testing.assert_allclose(imu[:, 4:7] - force, rows[:, 14:17], atol=2e-5)
+    assert rows[:, 11:].std(axis=0).min() > 1e-4 and np.abs(rows[:, 11:]).max() > 0.05
 
 
 def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
@@ -165,7 +212,8 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
                 )
             )
     assert write_euroc(readings, tmp_path, body="base") == [
-        f"{name} ({name}): EuRoC holds IMUs and images of 8 bits only" for name in ("base", "depth")
+        *(f"{name} ({name}): EuRoC holds IMUs and images of 8 bits only" for name in ("base", "depth")),
+        f"base: the true velocity and biases, {UNKNOWN}",
     ]
     lines = (tmp_path / "mav0/cam0/data.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["#timestamp [ns],filename", "0,0.png", "100000000,100000000.png", "200000000,200000000.png"]
@@ -198,7 +246,10 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [imu, *cameras])
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
-    assert notes == ["round: 1: the intrinsics of its lens; sensorium calib may write them in other formats"]
+    assert notes == [
+        f"imu: the true velocity and biases, {UNKNOWN}",
+        "round: 1: the intrinsics of its lens; sensorium calib may write them in other formats",
+    ]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
     }

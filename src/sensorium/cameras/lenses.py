@@ -107,8 +107,6 @@ class FocalLensCfg(LensCfg):
     """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
     vertical_aperture_offset: Finite = 0.0
     """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
-    distortion_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of the distortion in the order of OpenCV, ROS and Kalibr."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -117,10 +115,8 @@ class FocalLensCfg(LensCfg):
         return self
 
     @classmethod
-    def from_intrinsic_matrix(
-        cls, intrinsic_matrix: ArrayLike, width: int, height: int, distortion: ArrayLike = ()
-    ) -> Self:
-        """Return the lens of an intrinsic matrix and of coefficients of distortion.
+    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> Self:
+        """Return the lens of an intrinsic matrix.
 
         Args:
             intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels. The centre
@@ -128,28 +124,49 @@ class FocalLensCfg(LensCfg):
                 and cy.
             width: number of columns.
             height: number of rows.
-            distortion: coefficients in the order of OpenCV, such as (k1, k2, p1, p2, k3) for `BrownConradyLensCfg`;
-                missing ones are 0.
 
         Raises:
-            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1), or the lens
-                has no such coefficient.
+            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
         """
         image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
-        given = {name: getattr(image, name) for name in FocalLensCfg.model_fields if name != "fovy"}
-        values = np.atleast_1d(np.asarray(distortion, dtype=np.float64)).ravel().tolist()
-        known = cls.distortion_fields
-        if any(values[len(known) :]):
-            expected = f"at most {len(known)} coefficients: {', '.join(known) or 'none'}"
-            fix = "BrownConradyLensCfg has (k1, k2, p1, p2, k3, k4, k5, k6), KannalaBrandtLensCfg (k1, k2, k3, k4)."
-            raise ConfigError.single(cls.__name__, "distortion", values, expected, fix)
-        return cls(**given, **dict(zip(known, values, strict=False)))
+        return cls(**{name: getattr(image, name) for name in FocalLensCfg.model_fields if name != "fovy"})
 
     def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
         """Return this lens with an image of a size in px."""
         given = {name: getattr(self, name) for name in self.model_fields_set & {*FocalLensCfg.model_fields}
                  if getattr(self, name) is not None}  # fmt: skip
         return PinholeCameraPatternCfg(width=width, height=height, **given)
+
+
+class DistortedLensCfg(FocalLensCfg):
+    """Lens with a focal length and coefficients of a distortion."""
+
+    coefficient_fields: ClassVar[tuple[str, ...]]
+    """Fields of the coefficients in the order of OpenCV, ROS and Kalibr."""
+
+    @classmethod
+    def from_intrinsic_matrix(
+        cls, intrinsic_matrix: ArrayLike, width: int, height: int, distortion: ArrayLike = ()
+    ) -> Self:
+        """Return the lens of an intrinsic matrix and of coefficients of distortion.
+
+        Args:
+            intrinsic_matrix: the matrix, as of `PinholeLensCfg`.
+            width: number of columns.
+            height: number of rows.
+            distortion: coefficients in the order of OpenCV, such as (k1, k2, p1, p2, k3) for `BrownConradyLensCfg`;
+                missing ones are 0.
+
+        Raises:
+            ConfigError: the matrix is invalid, or the lens has no such coefficient.
+        """
+        values = np.ravel(np.asarray(distortion, np.float64)).tolist()
+        known = cls.coefficient_fields
+        if any(values[len(known) :]):
+            expected = f"at most {len(known)} coefficients: {', '.join(known)}"
+            raise ConfigError.single(cls.__name__, "distortion", values, expected, "Use a lens that has them.")
+        lens = super().from_intrinsic_matrix(intrinsic_matrix, width, height)
+        return lens.replace(**dict(zip(known, values, strict=False)))
 
 
 class PinholeLensCfg(FocalLensCfg):
@@ -194,7 +211,7 @@ class OrthographicLensCfg(LensCfg):
         return torch.where(points[..., 2:] >= 0.0, points[..., :2], float("nan"))
 
 
-class BrownConradyLensCfg(FocalLensCfg):
+class BrownConradyLensCfg(DistortedLensCfg):
     """Lens with radial and tangential distortion: ``plumb_bob`` and ``rational_polynomial`` of OpenCV and ROS.
 
     With (x, y) the tangents of a direction and r their length,
@@ -205,7 +222,7 @@ class BrownConradyLensCfg(FocalLensCfg):
     Sources: D. C. Brown, "Decentering distortion of lenses", Photogrammetric Engineering 32 (1966); OpenCV, calib3d.
     """
 
-    distortion_fields = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+    coefficient_fields = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
 
     k1: Finite = 0.0
     """Radial coefficient of r^2."""
@@ -227,7 +244,7 @@ class BrownConradyLensCfg(FocalLensCfg):
     @property
     def formula(self) -> tuple[int, tuple[float, ...], float]:
         """Number, coefficients and edge of the projection."""
-        return project.BROWN_CONRADY, tuple(getattr(self, name) for name in self.distortion_fields), 0.0
+        return project.BROWN_CONRADY, tuple(getattr(self, name) for name in self.coefficient_fields), 0.0
 
     def unproject(self, plane: Tensor) -> Tensor:
         """Return unit directions, float64 `[..., 3]`; 0 beyond a fold."""
@@ -346,7 +363,7 @@ class _FisheyeLensCfg(LensCfg):
         return is_beyond
 
 
-class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
+class KannalaBrandtLensCfg(_FisheyeLensCfg, DistortedLensCfg):
     """Fisheye lens, the model ``fisheye`` of OpenCV and ``equidistant`` of ROS and Kalibr.
 
     With t the angle to the axis, the radius is t (1 + k1 t^2 + k2 t^4 + k3 t^6 + k4 t^8).
@@ -355,7 +372,7 @@ class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
     fish-eye lenses", IEEE TPAMI 28 (2006).
     """
 
-    distortion_fields = ("k1", "k2", "k3", "k4")
+    coefficient_fields = ("k1", "k2", "k3", "k4")
 
     k1: Finite = 0.0
     """Coefficient of t^3."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import Positional, arg
 
@@ -146,6 +146,14 @@ class Run(Driven):
     """MCAP file to record in (pip install 'sensorium[record]')."""
     ros2: bool = False
     """With --record: write standard ROS 2 messages too, one per environment and sample."""
+    ros2_only: bool = False
+    """With --record: write ROS 2 messages and nothing else, as a bag."""
+    truth: bool = True
+    """With --record: write true values and poses; --no-truth omits them."""
+    states: bool = False
+    """With --record: write the true states of sensors, such as biases and walks, as the sensors NAME.states."""
+    images: Literal["raw", "png", "jpeg"] = "raw"
+    """With --ros2 or --ros2-only: images of 8 bits in ROS 2 messages, raw or compressed."""
     record_envs: Annotated[str, unset("K,K,...", "all")] = ""
     """With --record: only these environments, e.g. 0,3."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -181,7 +189,9 @@ class Run(Driven):
             scene, presets, control, every = self.built(drive, self._prepare, discover=discover)
         title, ticks = self.title, max(1, round(seconds / scene.engine.dt))
         if self.record is not None:
-            with recording(scene, self.record, envs, self.ros2, self.rig) as recorder:
+            ros2: Any = "only" if self.ros2_only else self.ros2
+            options = {"ros2": ros2, "truth": self.truth, "states": self.states, "images": self.images}
+            with recording(scene, self.record, envs, self.rig, options) as recorder:
                 completed = simulate(scene, control, every, ticks)
             finish(scene, recorder, self.out, presets, title)
             return INTERRUPTED if not completed else 1 if recorder.failed else 0
@@ -305,9 +315,11 @@ class Run(Driven):
         if self.record is not None and self.record.suffix.lower() == ".npz":  # which no command reads as an MCAP file
             fix = "Without --record, sensorium run writes OUT/readings.npz."
             raise UsageError.of("--record", str(self.record), "the name of an MCAP file, such as run.mcap", fix)
-        for option, given in (("--ros2", self.ros2), ("--record-envs", self.record_envs)):
-            if given and self.record is None:
-                raise UsageError.of(option, str(given), f"{option} only with --record", "Add --record FILE.mcap.")
+        given = {"--ros2": self.ros2, "--ros2-only": self.ros2_only, "--no-truth": not self.truth,
+                 "--states": self.states, "--record-envs": self.record_envs}  # fmt: skip
+        for option, value in given.items():
+            if value and self.record is None:
+                raise UsageError.of(option, str(value), f"{option} only with --record", "Add --record FILE.mcap.")
         try:
             envs = [int(each) for each in self.record_envs.split(",")] if self.record_envs else None
         except ValueError:

@@ -79,6 +79,7 @@ class Serve(Driven):
       sensorium serve robot.xml --rig rig.toml --address tcp://0.0.0.0:7447 --keys server.keys
       sensorium serve --trajectory drone --world hall --rig rig.toml
       sensorium serve --replay run.mcap
+      sensorium serve demo --foxglove
     """
 
     model: Annotated[Positional[str], unset("MODEL|demo|arm", "")] = ""
@@ -122,6 +123,11 @@ class Serve(Driven):
     """Maximum total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Maximum total memory of messages that are queued for clients or being sent to them."""
+    foxglove: bool = False
+    """Also serve the Foxglove app: images, clouds, transforms and values at ws://localhost:8765. This needs
+    foxglove-sdk (sensorium[foxglove]), and is open to all programs and web pages on this machine."""
+    foxglove_port: Annotated[int, arg(metavar="P")] = 8765
+    """Port for Foxglove; 0 selects a free one."""
     engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -160,8 +166,9 @@ class Serve(Driven):
                 scene, title, control = self._recorded(), f"replay of {self.replay}", None
                 substeps = self.substeps or max(1, round(REPLAY_STEP / scene.engine.dt))
         with ending(signal.SIGINT, signal.SIGTERM) as ended:
-            with self._server(scene, addresses, keys, token) as server:
-                self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
+            with self._server(scene, addresses, keys, token) as server, contextlib.ExitStack() as bridges:
+                port = self._foxglove(server, bridges) if self.foxglove else 0
+                self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "", port=port)
                 start, dt = scene.tick, scene.engine.dt
                 last = start + round(self.seconds / dt) if self.seconds else None
 
@@ -295,6 +302,14 @@ class Serve(Driven):
                 scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep, **bounds
             )
 
+    def _foxglove(self, server: Server, bridges: contextlib.ExitStack) -> int:
+        """Start to serve Foxglove, and return the port."""
+        from sensorium.bridges.foxglove import FoxgloveServer
+        from sensorium.local import local_client
+
+        client = bridges.enter_context(local_client(server.scene, server=server, name="foxglove"))
+        return bridges.enter_context(FoxgloveServer(client, self.foxglove_port)).port
+
     def _control(self, scene: Scene) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""
         from sensorium.jobs.control import CONTROL_PERIOD, control_for
@@ -319,7 +334,7 @@ class Serve(Driven):
 
     # Output -----------------------------------------------------------------------------------------------------------
 
-    def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str) -> None:
+    def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str, port: int) -> None:
         from sensorium.cli.listen import catalogue_table
 
         console, scene = stdout(), server.scene
@@ -327,6 +342,8 @@ class Serve(Driven):
             console.print(f"listening at {address}", markup=False, soft_wrap=True)
         if public_key:
             console.print(f"public key {public_key}", markup=False, soft_wrap=True)
+        if self.foxglove:
+            console.print(f"Foxglove at ws://localhost:{port}", markup=False, soft_wrap=True)
         mode = "clients control the steps (lock-step)"
         if not self.lockstep:
             mode = f"at {self.speed:g} x real time" if self.speed else "as fast as possible"

@@ -56,8 +56,11 @@ def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, 
     from sensorium.demo import hall
     from sensorium.engines.trajectory.engine import TrajectoryEngine
 
-    shapes = hall.shapes() if _is_name(world, (HALL,)) else world
-    return TrajectoryEngine(trajectory, TIME_STEP, num_envs=envs, world=shapes or (), device=device)
+    is_hall = _is_name(world, (HALL,))
+    return TrajectoryEngine(
+        trajectory, TIME_STEP, num_envs=envs, world=hall.shapes() if is_hall else world or (),
+        lighting=hall.lighting() if is_hall else None, device=device,
+    )  # fmt: skip
 
 
 def drive_of(trajectory: str, world: str | None = None, **reading: Any) -> Drive:

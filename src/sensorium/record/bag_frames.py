@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ class Link:
         is_static: whether only a topic named `tf_static` has them, of which the last one holds at all times.
         connection: connection of the first one.
         first: its time of arrival, ticks, and the transform.
-        poses: time stamp, ns -> pose; of a repeated time stamp the last one.
-        stamps: the time stamps, sorted.
+        stamps: time stamps, ns, int64, sorted by `Frames.connect`.
+        poses: their positions, m, and quaternions wxyz, float64, seven numbers each.
         others: other parents that messages name.
     """
 
@@ -35,9 +36,8 @@ class Link:
     is_static: bool
     connection: Connection
     first: tuple[int, Any]
-    poses: dict[int, Any] = field(default_factory=dict)
-    count: int = 0
-    stamps: list[int] = field(default_factory=list)
+    stamps: Any = field(default_factory=lambda: array("q"))
+    poses: Any = field(default_factory=lambda: array("d"))
     others: set[str] = field(default_factory=set)
 
 
@@ -66,13 +66,15 @@ class Frames:
             return
         if parent != link.parent:
             link.others.add(parent)
-        link.poses[stamp_of(transform) or 0] = transform.transform
-        link.count += 1
+        pos, quat = transform.transform.translation, transform.transform.rotation
+        link.stamps.append(stamp_of(transform) or 0)
+        link.poses.extend((pos.x, pos.y, pos.z, quat.w, quat.x, quat.y, quat.z))
 
     def connect(self) -> None:
         """Find the frames that move together, after the last transform was added."""
         for link in self.links.values():
-            link.stamps = sorted(link.poses)
+            order = np.argsort(link.stamps, kind="stable")
+            link.stamps, link.poses = np.array(link.stamps)[order], np.array(link.poses).reshape(-1, 7)[order]
         for frame in self.links:
             try:
                 chain = list(self._chain(frame))
@@ -104,16 +106,9 @@ class Frames:
                 pose = self._at(each, ns) @ pose
         except ConfigError as error:
             raise Unreadable(f"a transform is invalid: {error}") from None
-        value = transform.transform
-        return replace(
-            transform,
-            child_frame_id=frame,
-            transform=replace(
-                value,
-                translation=replace(value.translation, **dict(zip("xyz", pose.pos, strict=True))),
-                rotation=replace(value.rotation, **dict(zip("wxyz", pose.rot, strict=True))),
-            ),
-        )
+        pos = SimpleNamespace(**dict(zip("xyz", pose.pos, strict=True)))
+        quat = SimpleNamespace(**dict(zip("wxyz", pose.rot, strict=True)))
+        return replace(transform, transform=SimpleNamespace(translation=pos, rotation=quat))
 
     def _chain(self, frame: str) -> Iterator[str]:
         """Yield a frame and those above it, without the root."""
@@ -131,27 +126,21 @@ class Frames:
     def _at(self, frame: str, ns: int) -> Pose:
         """Return the pose of a frame in its parent at a time, ns."""
         link = self.links[frame]
-        after = bisect_right(link.stamps, ns)
+        after = int(np.searchsorted(link.stamps, ns, "right"))
         if link.is_static or after == len(link.stamps):
-            pos, quat = _numbers(link.poses[link.stamps[-1]])
+            pose = link.poses[-1]
         elif after == 0:
             raise Unreadable(f"the first transform from {link.parent} to {frame} is later")
         else:
-            start, end = link.stamps[after - 1 : after + 1]
+            (before, pose), (start, end) = link.poses[after - 1 : after + 1], link.stamps[after - 1 : after + 1]
             share = (ns - start) / (end - start)
-            (pos, quat), (last, turned) = _numbers(link.poses[start]), _numbers(link.poses[end])
-            pos, quat = pos + share * (last - pos), _slerp(quat, turned, share)
-        return Pose(tuple(pos.tolist()), tuple(quat.tolist()))
+            pose = np.concatenate([before[:3] + share * (pose[:3] - before[:3]), _slerp(before[3:], pose[3:], share)])
+        return Pose(tuple(pose[:3].tolist()), tuple(pose[3:].tolist()))
 
 
 def frame_of(transform: Any) -> str:
     """Return the name of the frame that a transform places, without a leading slash."""
     return str(transform.child_frame_id.strip("/"))
-
-
-def _numbers(transform: Any) -> tuple[Any, Any]:
-    pos, quat = transform.translation, transform.rotation
-    return np.array([pos.x, pos.y, pos.z]), np.array([quat.w, quat.x, quat.y, quat.z])
 
 
 def _slerp(start: Any, end: Any, share: float) -> Any:

@@ -259,7 +259,7 @@ def _element(encoding: str) -> tuple[str, int]:
     if match := _ELEMENT.fullmatch(encoding):
         bits, kind, count, name, depth = match.groups()
         channels = int(count or 0) if bits else 1 if name in BAYER else CHANNELS.get(name, 0)
-        dtype = f"{ {'U': 'u', 'S': 'i', 'F': 'f'}[kind or 'U']}{int(bits or depth) // 8}"
+        dtype = f"{ {'U': 'u', 'S': 'i', 'F': 'f'}[kind or 'U'] }{int(bits or depth) // 8}"
         if channels and dtype != "f1":
             return dtype, channels
     raise Unreadable(f"its encoding is {encoding!r}")
@@ -316,10 +316,11 @@ def _from_yuv(pixels: Array, y: int, u: int, v: int) -> Array:
         raise Unreadable(f"it has {width} columns, and two of them share their colour")
     pairs = pixels.reshape(height, width // 2, 4)
     yuv = np.stack([pairs[..., [y, y + 2]], *(pairs[..., [place, place]] for place in (u, v))], axis=-1)
-    shifted = yuv.reshape(height, width, 3).astype(np.float32) - np.float32([16, 128, 128])
+    shifted = yuv.reshape(height, width, 3).astype(np.float32) - np.array([16, 128, 128], np.float32)
     shifted[..., 0] = np.maximum(shifted[..., 0], 0.0)  # values below 16 are black
     colours = shifted @ YUV_TO_RGB.T
-    return np.clip(np.rint(colours), 0, 255).astype(np.uint8)
+    out: Array = np.clip(np.rint(colours), 0, 255).astype(np.uint8)
+    return out
 
 
 def _demosaiced(mosaic: Array, pattern: str) -> Array:
@@ -363,23 +364,19 @@ def _compressed(message: Any) -> Iterator[Value]:
         pixels = np.asarray(image.convert("RGB") if image.mode in ("P", "CMYK", "YCbCr") else image)
     except OSError:  # such as a frame of a video
         raise Unreadable(f"its format is {message.format!r}") from None
-    if pixels.dtype.itemsize == 1 and (is_depth or _bits(encoding) > 8):  # JPEG, or colours of 16 bits
+    if pixels.dtype.itemsize == 1 and (
+        is_depth or encoding == "16UC1" or encoding.endswith("16")
+    ):  # JPEG, or colours of 16 bits
         raise Unreadable(f"its format is {message.format!r}, and its pixels have 8 bits")
     wide = pixels[..., None] if pixels.ndim == 2 else pixels
     wide = wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide
     if is_depth and encoding == "32FC1":
         with np.errstate(divide="ignore"):
             wide = np.where(wide == 0, np.float32(np.nan), a / (wide.astype(np.float32) - b))
-    is_mosaic = encoding[:10] in BAYER and wide.shape[-1] == 1  # otherwise colours are red first, as Pillow returns them
+    is_mosaic = (
+        encoding[:10] in BAYER and wide.shape[-1] == 1
+    )  # otherwise colours are red first, as Pillow returns them
     yield _pixels(wide, encoding if encoding == "16UC1" or is_depth or is_mosaic else "")
-
-
-def _bits(encoding: str) -> int:
-    """Return the bits of each number of an encoding; 8 for an unknown one."""
-    try:
-        return 8 * np.dtype(_element(encoding)[0]).itemsize
-    except Unreadable:
-        return 8
 
 
 def _camera_info(message: Any) -> Iterator[Value]:

@@ -61,8 +61,8 @@ class BagReplay(Replay):
     """Open ROS 2 bag of another program; see `Replay`.
 
     `description.sensors` has one sensor per topic, named after the topic without its leading slash. Messages of a topic
-    with other joints than the first are the sensors ``TOPIC.2`` and so on. Transforms are the sensors ``tf/FRAME`` with the
-    poses of a frame in the root of its tree. Readings have no ground truth. Times start
+    with other joints than the first are the sensors ``TOPIC.2`` and so on. Transforms are the sensors ``tf/FRAME`` with
+    the poses of a frame in the root of its tree. Readings have no ground truth. Times start
     at 0. Readings with impossible contents, such as a rotation of zeros, are not valid, and `unread` names the reason.
 
     Args:
@@ -293,7 +293,7 @@ class BagReplay(Replay):
                 self._topics[topic][frame,] = name
                 connections = [each for each in self._stores if each.topic.strip("/") == topic]
                 first = tick, stamp_of(transform)
-                self._found[name] = _Sensor(connections, [], about, tick, first, link.count)
+                self._found[name] = _Sensor(connections, [], about, tick, first, len(link.stamps))
 
     def _align(self, newest: Mapping[str, Raw]) -> None:
         """Set the clocks: that of the bag, one for dates of another time, and one for times without date.
@@ -331,8 +331,9 @@ class BagReplay(Replay):
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
 
     def _key(self, connection: Connection, data: Any) -> tuple[str, ...]:
-        """Return the sorted names of the joints in a message, which is decoded if they are new; the name of a frame; empty
-        for other types.
+        """Return the sorted names of the joints in a message, or the name of a frame; empty for other types.
+
+        Messages with unknown joints are decoded.
 
         Raises:
             Unreadable: it does not fit its definition.

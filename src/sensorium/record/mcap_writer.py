@@ -252,7 +252,13 @@ class McapWriter:
         data = packed(record)
         self.add_part(Part(-1, [data]), len(data))
 
-    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]], order: int = 0, about: Any = None) -> None:
+    def add(
+        self,
+        *messages: tuple[int, int, int, int, Sequence[Any]],
+        order: int = 0,
+        about: Any = None,
+        is_written: bool = True,
+    ) -> None:
         """Add messages one after the other; wait while too many are queued.
 
         Args:
@@ -260,6 +266,7 @@ class McapWriter:
                 its frame, and its consecutive buffers, which must not change afterwards.
             order: place among the parts of the chunk, see `Part`.
             about: data of the owner.
+            is_written: see `Part`.
         """
         places, parts, at = [], [], 0
         for channel, log_time, publish_time, sequence, contents in messages:
@@ -268,7 +275,7 @@ class McapWriter:
             parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
             places.append((channel, log_time, at))
             at += len(head) + size
-        self.add_part(Part(order, parts, np.array(places, np.int64), about), at)
+        self.add_part(Part(order, parts, np.array(places, np.int64), about, is_written), at)
 
     def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
         """Add messages of one size; wait while too many are queued.
@@ -456,6 +463,7 @@ class McapWriter:
             self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
             chunk.error = error
+        chunk.parts = [part for part in chunk.parts if part.is_written]
         self._collecting = None
 
     def _fail(self, error: Exception) -> None:
@@ -465,6 +473,8 @@ class McapWriter:
         self.changed.notify_all()
 
     def _append_chunk(self, chunk: Chunk) -> None:
+        if not chunk.buffers:
+            return
         name, size = chunk.compression.encode(), sum(map(len, chunk.buffers))
         times = chunk.index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)

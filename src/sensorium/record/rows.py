@@ -96,6 +96,7 @@ class Rows:
         bad: shape of `LiveSample.bad`.
         envs: the recorded environments: a slice or indices; None for all.
         about: data of the owner, see `Part`.
+        is_written: see `Part`.
     """
 
     def __init__(
@@ -108,8 +109,9 @@ class Rows:
         bad: tuple[int, ...] = (0, 0),
         envs: Any = None,
         about: Any = None,
+        is_written: bool = True,
     ) -> None:
-        self._writer, self._order, self._about = writer, order, about
+        self._writer, self._order, self._about, self._is_written = writer, order, about, is_written
         self._batches, self._channels, self._time_at, self._bad, self._envs = batches, channels, time_at, bad, envs
         ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
         self._starts, self.width = [0, *ends[:-1]], int(ends[-1])
@@ -133,7 +135,7 @@ class Rows:
             return segment, row
         else:
             page = segment.page, segment.flat
-            segment = _Segment(self._order, (), _NO_INDEX, self._about, self, *page, row)
+            segment = _Segment(self._order, (), _NO_INDEX, self._about, self._is_written, self, *page, row)
         segment.version, segment.base = version, self._base
         segment.chunk = self._writer.add_part(segment)
         self._segment = segment
@@ -144,7 +146,9 @@ class Rows:
         page = self._pages.pop() if self._pages else self._new_page()
         memory = page.rows.reshape(-1)
         finalize(memory, _keep, self._pages, page).atexit = False
-        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.data)
+        return _Segment(
+            self._order, about=self._about, is_written=self._is_written, rows=self, page=page, flat=memory.data
+        )
 
     def _new_page(self) -> _Page:
         """Return a page with the bytes that all rows share."""
@@ -234,10 +238,11 @@ class SensorRows(Rows):
         writer: the file, or a chunk.
         order: place of the messages among those of a frame.
         live: the sensor's memory.
-        batches: layouts of the measured values and of the truth.
+        batches: layouts of the measured values and, if wanted, of the truth.
         channels: their channels.
         envs: recorded environments: a slice or indices; None for all.
         about: data of the owner, see `Part`.
+        is_written: see `Part`.
     """
 
     def __init__(
@@ -249,8 +254,9 @@ class SensorRows(Rows):
         channels: tuple[int, ...],
         envs: Any,
         about: Any,
+        is_written: bool = True,
     ) -> None:
-        super().__init__(writer, order, batches, channels, live.time_at, live.bad.shape, envs, about)
+        super().__init__(writer, order, batches, channels, live.time_at, live.bad.shape, envs, about, is_written)
         self.live = live
         self._version = -1
         self._copies: list[tuple[int, int, memoryview]] = []
@@ -258,7 +264,7 @@ class SensorRows(Rows):
         self._picks: list[tuple[bool, int, str, Array]] = []
         """Whether it is a field, branch, name and memory of the others, and of all if environments are picked."""
         for branch, (batch, start, source) in enumerate(
-            zip(batches, self._starts, (live.measured, live.truth), strict=True)
+            zip(batches, self._starts, (live.measured, live.truth), strict=False)
         ):
             about, fields = batch.places(start + HEADS.itemsize)
             if "pose" in about and live.pose is not None:
@@ -300,18 +306,18 @@ class SensorRows(Rows):
             pose = live.shown_pose()
             page.about[0]["pose"][row] = pose if envs is None else pose[envs]
         if shared is None:
-            measured, truth = page.about
             for name, values in live.about().items():
-                chosen = values if envs is None else values[envs]
-                (truth if name == "truth_tick" else measured)[name][row] = chosen
+                for arrays in page.about:
+                    if name in arrays:
+                        arrays[name][row] = values if envs is None else values[envs]
         segment.samples.append((about, shared))
         self._writer.grow(segment.chunk, self.width)
 
     def stack(self, data: memoryview) -> Stack:
         """Return the readings of completed messages, as views of them."""
         memory = np.frombuffer(data, np.uint8).reshape(-1, self.width)
-        measured, truth = (
+        views = (
             batch.views(memory, start + HEADS.itemsize)
             for batch, start in zip(self._batches, self._starts, strict=True)
         )
-        return stacked(self._batches[0], measured, truth)
+        return stacked(self._batches[0], *views)

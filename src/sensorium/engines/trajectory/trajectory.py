@@ -180,8 +180,8 @@ def _fault(
             np.diff(times, prepend=-np.inf) <= 0.0,
             "time",
             given,
-            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones: --drop-repeated, "
-            "in Python drop_repeated=True.",
+            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones: "
+            "--drop-repeated, in Python drop_repeated=True.",
         ),
     )
     for wrong, what, values, expected in checks:

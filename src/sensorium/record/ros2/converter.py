@@ -13,7 +13,7 @@ from sensorium.pose import Pose, composed
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
-from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
+from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
 from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
@@ -44,11 +44,13 @@ class Topic:
         name: its name, e.g. ``"/env_0003/imu/data_raw"``.
         type: its message type, e.g. ``"sensor_msgs/msg/Imu"``.
         is_latched: whether late subscribers get its last message (durability ``transient_local``).
+        sensor: name of its sensor; empty for ``/clock``, ``/tf`` and ``/tf_static``.
     """
 
     name: str
     type: str
     is_latched: bool = False
+    sensor: str = ""
 
     @property
     def schema(self) -> str:
@@ -103,6 +105,7 @@ class Ros2Messages:
         poses: whether readings carry poses; they become transforms ``world`` -> body on ``/tf``, with true times.
         frames: further constant frames, for ``/tf_static``.
         start_ns: time of the messages at tick 0, ns.
+        images: format of images of 8 bits, unless `messages` names mappers for their sensor.
 
     Raises:
         UnknownNameError: an unknown sensor or mapper.
@@ -112,6 +115,7 @@ class Ros2Messages:
     Attributes:
         topics: all topics; their indices are those in message blocks.
         envs: the converted environments.
+        prefixes: start of the names of each of them, see `names.env_prefixes`.
         unmapped: sensor -> names of its fields that no message holds.
     """
 
@@ -126,6 +130,7 @@ class Ros2Messages:
         poses: bool = False,
         frames: Sequence[StaticFrame] = (),
         start_ns: int = 0,
+        images: ImageFormat = "raw",
     ) -> None:
         self.envs = tuple(range(description.num_envs) if envs is None else envs)
         wrong = [env for env in self.envs if not 0 <= env < description.num_envs]
@@ -137,7 +142,7 @@ class Ros2Messages:
         for name in (*names, *(messages or {})):
             if name not in description.sensors:
                 raise UnknownNameError("sensor", name, description.sensors)
-        self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
+        self.prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
         self._dt, self._truth, self._poses, self._start_ns = description.dt, truth, poses, start_ns
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
@@ -153,7 +158,7 @@ class Ros2Messages:
         self._sensors: dict[str, _SensorMessages] = {}
         for name in names:
             sensor = MappedSensor.from_description(name, description.sensors[name])
-            channels = channels_of(sensor, (messages or {}).get(name))
+            channels = channels_of(sensor, (messages or {}).get(name), images)
             taken = {each for channel in channels for each in channel.fields}
             left = tuple(spec.name for spec in sensor.specs if spec.name not in taken)
             if left:
@@ -245,7 +250,7 @@ class Ros2Messages:
         stamp = self._start_ns + int(nanoseconds(time))
         transforms = [
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
-            for prefix in self._prefixes
+            for prefix in self.prefixes
             for frame in self._frames
         ]
         count = 1 if transforms else 0
@@ -297,7 +302,7 @@ class _SensorMessages:
 
     def __init__(self, owner: Ros2Messages, sensor: MappedSensor, channels: Sequence[Channel]) -> None:
         self._owner, self._sensor = owner, sensor
-        prefixes = owner._prefixes
+        prefixes = owner.prefixes
         self._envs = np.array(owner.envs, np.int64)
         self._ids: bytes = b""
         self._rows = self._envs
@@ -315,7 +320,8 @@ class _SensorMessages:
                 for branch, word in branches.items():
                     first = len(owner.topics)
                     for prefix in prefixes:
-                        owner._add(Topic(f"/{prefix}{frame}/{word}{channel.topic}", channel.message))
+                        name = f"/{prefix}{frame}/{word}{channel.topic}"
+                        owner._add(Topic(name, channel.message, sensor=sensor.name))
                     self._channels.append((branch, mount if sensor.mounts else None, channel, template, first))
         if any(channel.frame == OPTICAL for channel in channels):
             x, y, z, w = _OPTICAL_XYZW
@@ -389,7 +395,7 @@ class _SensorMessages:
             return
         if self._tf is None:
             unit = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
-            prefixes = self._owner._prefixes
+            prefixes = self._owner.prefixes
             values = [
                 {"transforms": [_transform(prefix + WORLD, prefix + frame, 0, unit) for _, frame, _ in self.followed]}
                 for prefix in prefixes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from sensorium.errors import ConfigError
 from sensorium.plugins import Plugins, Registry, is_ours
@@ -21,6 +21,10 @@ from sensorium.spec import FieldSpec
 ENTRY_POINT_GROUP = "sensorium.ros2_messages"
 OURS = tuple(f"sensorium.record.ros2.{name}" for name in ("inertial", "joints", "rays", "images", "touch"))
 """Built-in modules that define mappers."""
+
+
+ImageFormat = Literal["raw", "png", "jpeg"]
+"""How images of 8 bits are written: as they are, or compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +188,15 @@ def message_mapper(name: str, *, on_request: bool = False) -> Callable[[Mapper],
     return register
 
 
-def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None) -> list[Channel]:
+def channels_of(
+    sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw"
+) -> list[Channel]:
     """Return the channels of a sensor. Of two with the same topic, the one of a plugin replaces that of a built-in.
 
     Args:
         sensor: the sensor.
         names: mappers to use; None for all that need no request.
+        images: format of the images that it can hold, unless mappers are named; other images are raw.
 
     Raises:
         UnknownNameError: there is no mapper of that name.
@@ -207,4 +214,10 @@ def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None) -> lis
             raise ConfigError.single("messages", sensor.name, name, f"a mapper for its fields {fields}")
         for channel in channels:
             found.setdefault(channel.topic, channel)
+    if names is None and images != "raw":
+        compressed = {channel.fields: channel for channel in _mappers.find(f"compressed_{images}")(sensor)}
+        return [
+            compressed.get(each.fields, each) if each.message == "sensor_msgs/msg/Image" else each
+            for each in found.values()
+        ]
     return list(found.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import warp as wp
@@ -254,13 +254,10 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
             t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
 
-        def row(vector: Vec3) -> Any:
-            return wp.from_torch(torch.tensor([vector], dtype=torch.float32, device=self.device), dtype=wp.vec3)
-
         if cfg.gravity_bias is not None:
-            t.force_bias = row(cfg.gravity_bias)
+            t.force_bias = wp.array([cfg.gravity_bias], dtype=wp.vec3, device=self.compute_on.wp_device)
         if cfg.magnetic_field is not None:
-            t.magnetic = row(cfg.magnetic_field)
+            t.magnetic = wp.array([cfg.magnetic_field], dtype=wp.vec3, device=self.compute_on.wp_device)
         elif "mag_b" in names:
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:
