@@ -220,9 +220,10 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields."""
-        declared = dict(super().fields())
-        declared["mag_b"] = replace(declared["mag_b"], unit=self.cfg.magnetic_unit or declared["mag_b"].unit)
-        return {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        declared = super().fields()
+        found = {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        unit = self.cfg.magnetic_unit
+        return found if unit is None or "mag_b" not in found else {**found, "mag_b": replace(found["mag_b"], unit=unit)}
 
     @cached_property
     def acceleration_source(self) -> str:
