@@ -1,4 +1,4 @@
-"""FrameTree in the transforms of ROS 2 bags (``/tf`` and ``/tf_static``): their poses in the root of their tree."""
+"""Frames in the transforms of ROS 2 bags (``/tf`` and ``/tf_static``): their poses in the root of their tree."""
 
 from __future__ import annotations
 
