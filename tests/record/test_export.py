@@ -328,7 +328,7 @@ def test_kitti_oxts_and_point_times(tmp_path: Path) -> None:
     turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
     yaw, pitch, roll = turn.as_euler("ZYX").T
     level = Rotation.from_euler("z", yaw[:, None]).inv()
-    force = motion.lin_acc + (0.0, 0.0, 9.81)
+    force = motion.lin_acc + np.array([0.0, 0.0, 9.81])
     np.testing.assert_allclose(rows[:, 3:6], np.stack([roll, pitch, yaw], 1), atol=2e-6)
     np.testing.assert_allclose(rows[:, [7, 6]], motion.lin_vel[:, :2], atol=1e-5)
     np.testing.assert_allclose(rows[:, 8:11], level.apply(motion.lin_vel), atol=1e-5)

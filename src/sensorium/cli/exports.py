@@ -25,8 +25,7 @@ Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "r
 HOLDS = {
     "euroc": "measured values of IMUs and cameras, and the true poses, velocities and biases of one sensor",
     "tum": "the true poses of sensors",
-    "kitti": "the measured scans of one lidar with its poses, images of 8 bits, and true values of a GNSS receiver and an "
-    "IMU",
+    "kitti": "the measured scans of one lidar with its poses, images of 8 bits, and true values of GNSS and IMU",
 }
 """Format -> its content; tables hold all values, and rosbag2 all values for which a message exists."""
 TABLES = ("csv", "npz", "parquet")

@@ -19,7 +19,8 @@ frame at the first scan.
 
 The values of `oxts` follow the raw data of KITTI: place and velocity of the antenna of a GNSS receiver; roll, pitch and
 yaw (0 is east) of an IMU, its accelerations with gravity and its rates, in its frame (x, y, z) and in the level frame
-that has only its yaw (f, l, u). They are true, so both accuracies are 0. Number of satellites and modes are unknown: -1.
+that has only its yaw (f, l, u). They are true, so both accuracies are 0. The status, satellites and
+modes are unknown: -1.
 """
 
 from __future__ import annotations
