@@ -135,8 +135,8 @@ class _Oxts:
         if place and velocity and self._gnss in ("", name):
             self._gnss = name
             if sample.truth:
-                values = (sample[each].astype(np.float64) for each in (place, velocity))
-                self._places[sample.tick] = sample.ns, *values
+                at, speed = (sample[each].astype(np.float64) for each in (place, velocity))
+                self._places[sample.tick] = sample.ns, at, speed
         elif rate and force and self._imu in ("", name):
             self._imu = name
             if sample.truth:
