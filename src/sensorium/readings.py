@@ -451,7 +451,8 @@ class SceneDescription:
     seed: int
     sensors: Mapping[str, Mapping[str, Any]]
     """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``, and ``"mounts": [name, ...]`` where fields have a
-    mount axis."""
+    mount axis. ``"frames"``: body and pose on it (m, wxyz) of each mount, where these are constant and equal in all
+    environments."""
     first_env: int = 0
     """Global index of env 0, where the scene is a slice of a larger run."""
 

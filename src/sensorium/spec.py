@@ -47,6 +47,10 @@ Role = Literal[
 DTYPES = ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
 """NumPy names of the element types of fields."""
 
+FLUX_UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
+"""Units of magnetic flux density, in tesla."""
+FluxUnit = Literal["T", "mT", "uT", "nT", "G", "mG"]
+
 Parity = Literal["", "polar", "axial"]
 """How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its
 component across the mirror. An `axial` vector, such as an angular velocity or a torque, reverses the other two. Empty

@@ -194,7 +194,11 @@ def test_images_and_large_fields(tmp_path: Path) -> None:
     shapes = {name: (each["dtype"], each["shape"]) for name, each in info["features"].items()}
     assert shapes["observation.images.eye"] == ("image", [5, 7, 3]) and "action" not in shapes
     assert shapes["observation.eye.lla"] == ("float64", [3]) and "observation.state" not in shapes
-    np.testing.assert_array_equal(frames["observation.eye.depth"].astype(np.float32), depth[:3])
+    assert info["features"]["observation.images.eye.depth"]["info"] == {"is_depth_map": True, "depth_unit": "mm"}
+    for k, file in enumerate(frames["observation.images.eye.depth"]):
+        pixels = np.asarray(pillow.open(io.BytesIO(file["bytes"])))
+        assert pixels.dtype == np.uint16 and (pixels == 0).sum() == (k == 0)
+        np.testing.assert_allclose(pixels[depth[k, ..., 0] < 9.0], 1e3 * depth[k][depth[k] < 9.0], atol=0.501)
     np.testing.assert_array_equal(frames["observation.eye.lla"], lla[:3])
     for k, file in enumerate(frames["observation.images.eye"]):
         np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(file["bytes"]))), rgb[k, ..., :3])
@@ -202,7 +206,8 @@ def test_images_and_large_fields(tmp_path: Path) -> None:
     expected = rgb[:3, ..., :3].reshape(-1, 3).mean(axis=0) / 255.0
     np.testing.assert_allclose(np.array(stats["observation.images.eye"]["mean"]).reshape(3), expected)
     assert np.shape(stats["observation.images.eye"]["q50"]) == (3, 1, 1)
-    assert stats["observation.eye.depth"]["max"] == [pytest.approx(depth[:3][np.isfinite(depth[:3])].max())]
+    far = 1e3 * depth[:3][np.isfinite(depth[:3])].max()
+    assert stats["observation.images.eye.depth"]["max"] == [[[pytest.approx(far, abs=0.51)]]]
 
 
 def test_a_reset_between_two_frames(tmp_path: Path) -> None:

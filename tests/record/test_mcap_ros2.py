@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from mcap.reader import make_reader
 from mcap_scenes import following, scene
 from PIL import Image
@@ -150,8 +151,11 @@ def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
     assert np.allclose(times["clock"], np.arange(21) * 0.002)
 
 
-def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
-    """Each message on /tf_static holds all frames, and the first one is not earlier than the recording."""
+def test_constant_transforms_follow_the_scene(tmp_path: Path) -> None:
+    """Each message on /tf_static holds all frames, and the first one is not earlier than the recording.
+
+    A camera that moves on its body has another constant transform, and none once it differs between environments.
+    """
     engine = sn.TensorEngine(num_envs=2, dt=0.002, bodies=["base", "arm"], shapes=[sn.engines.Shape("plane", "floor")])
     made = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="base")])
     for _ in range(100):
@@ -164,16 +168,36 @@ def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
         made.update()
         made.remove("state")
         made.update()
+        for positions in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])):
+            made["eye"].set_world_poses(positions)  # type: ignore[attr-defined]
+            made.update()
+            made.update()
+    found, moving = [], []
     with AnyReader([tmp_path / "run.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
-        found = []
         for connection, stamp, data in bag.messages():
             assert stamp >= 200_000_000
+            message: Any = bag.deserialize(data, connection.msgtype)
             if connection.topic == "/tf_static":
-                message: Any = bag.deserialize(data, connection.msgtype)
-                found.append((stamp, [each.child_frame_id for each in message.transforms]))
-    names = [
-        [f"env_000{env}/{name}_optical" for env in (0, 1) for name in each] for each in (["eye"], ["eye", "second"])
-    ]
-    assert found == [(204_000_000, names[0]), (206_000_000, names[1])]
+                found.append((stamp // 1_000_000, message.transforms))
+            elif connection.topic == "/tf":
+                moving.append((stamp // 1_000_000, {each.child_frame_id for each in message.transforms}))
+    children = [(time, [each.child_frame_id for each in transforms]) for time, transforms in found]
+    base, arms = ["state"], ["eye", "second"]
+    expected = [(200, base), (204, [*arms[:1], *base]), (206, [*arms, *base]), (208, arms), (210, arms), (214, arms[1:])]
+    assert [time for time, _ in children] == [time for time, _ in expected]
+    for (_, names), (time, wanted) in zip(children, expected, strict=True):
+        cameras = {"eye", "second"} & {*wanted} | ({"eye"} if time == 214 else set())
+        every = {*wanted, *(f"{camera}_optical" for camera in cameras)}
+        assert len(names) == 2 * len(every) and {*names} == {f"env_000{env}/{name}" for env in (0, 1) for name in every}
+    for time, place in ((208, [0.0, 0.0, 0.0]), (210, [1.0, 2.0, 3.0])):
+        (eye,) = (each for each in dict(found)[time] if each.child_frame_id == "env_0001/eye")
+        where = eye.transform.translation
+        assert eye.header.frame_id == "env_0001/arm" and [where.x, where.y, where.z] == pytest.approx(place)
+    assert {name for time, names in moving if time < 214 for name in names} == {
+        f"env_000{env}/{body}" for env in (0, 1) for body in ("base", "arm")
+    }
+    assert {name for time, names in moving if time > 214 for name in names} == {
+        f"env_000{env}/{frame}" for env in (0, 1) for frame in ("arm", "eye")
+    }
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert replay.start == pytest.approx(0.2)

@@ -51,7 +51,8 @@ class Export:
     kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras, the
     firing times of points (point_times), and the true values of the first GNSS receiver and IMU (oxts).
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
-    and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks.
+    and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks. --feature, --fps and
+    --video are for this format.
     rosbag2: a bag with standard ROS 2 messages, for ros2 bag play DIR.
 
     For example:
@@ -59,6 +60,8 @@ class Export:
       sensorium export run.mcap --to out/imu --format parquet --sensor imu --start 2 --end 4
       sensorium export run.mcap --to out/euroc --format euroc --env 3
       sensorium export run.mcap --to out/bag --format rosbag2 --env 0
+      sensorium export robot_bag --to out/set --format lerobot --fps 30 --video --feature state=joint_states
+        --feature action=joint_commands --feature tactile=skin:5
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
@@ -76,11 +79,21 @@ class Export:
     """Simulation time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
     """Simulation time to end at, s."""
+    feature: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=SENSOR,...[:COUNT]")] = ()
+    """Vector observation.NAME, or action, of the values of sensors, or of fields as SENSOR.FIELD; with COUNT, of their
+    newest COUNT captures, oldest first. May be repeated. By default state of all sensors."""
+    fps: Annotated[float | None, unset("HZ", "one frame per action, or per sample of the slowest sensor")] = None
+    """Frames per second."""
+    video: bool = False
+    """Write images as H.264 in MP4 files instead of PNG (pip install 'sensorium[lerobot]')."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.record.staging import staged
 
+        for option, given in (("--feature", self.feature), ("--fps", self.fps), ("--video", self.video)):
+            if given and self.format != "lerobot":
+                raise UsageError.of(option, given, "--format lerobot", "Other formats do not have this option.")
         with _opened(self.file, self.env, self.sensor) as replay:
             with UsageError.writing("--to", self.to), staged(self.to, source=self.file) as root:
                 with self._following(replay) as follow:
@@ -158,20 +171,33 @@ class Export:
     def _export_lerobot(self, replay: Replay, root: Path, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write a frame per logged action, without actions per sample of the slowest sensor."""
         from sensorium.record.export import write_lerobot
-        from sensorium.record.export.lerobot import ACTIONS, period_of
+        from sensorium.record.export.lerobot import ACTIONS, Vector, period_of
 
-        about = replay.description
+        about, is_bag = replay.description, replay.description.engine == "rosbag2"
+        features = dict(map(Vector.parse, self.feature))
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
         rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
         slowest = min(rates, key=lambda name: rates[name], default="")
         period = 1.0 / (rates[slowest] * about.dt) if slowest else 1.0
         for action in (name for name in ACTIONS if name in replay.logs):
             period = period_of([reading.tick for reading in replay.log(action)], about.dt) or period
+        if self.fps is not None:
+            if not 0.0 < self.fps * about.dt <= 1.0:
+                raise UsageError.of("--fps", self.fps, f"a number above 0, and at most {1.0 / about.dt:g}")
+            period = 1.0 / (self.fps * about.dt)
+        described = {**about.sensors, **replay.log_descriptions}
+        constants = {name: each.get("constants", {}) for name, each in described.items()}
         return write_lerobot(
-            follow(self.sensor), root, dt=about.dt, period=max(period, 1.0), sensors=names,
+            (reading for reading in follow(self.sensor) if not is_bag or reading.valid[0]),
+            root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
-            clock=slowest if about.engine == "rosbag2" else "",  # messages of devices have no fixed period
+            clock=slowest if is_bag and self.fps is None else "",  # messages of devices have no fixed period
+            features=features, video=self.video,
+            names={
+                name: labels for name, each in constants.items()
+                if (labels := each.get("joint_names") or each.get("actuator_names"))
+            },
         )  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:

@@ -195,10 +195,10 @@ class Client:
         return self._session.server
 
     def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until the server has answered and sent its description.
+        """Wait until the server has answered and sent its description, and has the sensors that this client spawned.
 
         Raises:
-            StreamError: no answer arrives within `timeout` seconds, or the server refuses; the message contains its
+            StreamError: this takes longer than `timeout` seconds, or the server refuses; the message contains its
                 reason.
         """
         self._session.wait_connected(None if timeout is None else checks.seconds("wait_connected", timeout))
@@ -334,7 +334,8 @@ class Client:
         Args:
             ctrl: `[env, nu]` or `[nu]`; None keeps the controls.
             substeps: physics ticks of the step.
-            timeout: longest wait for the answer, s; None uses twice the timeout of the client plus 30 s.
+            timeout: longest wait for the answer, s; None uses twice the timeout of the client plus 30 s. The wait for a
+                lost connection is also limited by the timeout of the client.
 
         Returns:
             Number of the last frame of the step.
@@ -490,7 +491,7 @@ class Client:
         return sensor
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
-        """Remove a sensor that this client spawned, and stop its listener.
+        """Remove a sensor that this client spawned, and stop its listener. Repeated calls with a sensor are allowed.
 
         Raises:
             ConfigError: the argument is neither a sensor nor the name of a sensor.
@@ -507,6 +508,8 @@ class Client:
         if name in self._session.spawned:
             with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
+        elif isinstance(sensor, RemoteSensor) and not sensor.is_alive:
+            return
         self._session.ask(msg.Destroy, name)
         with self._session.lock:
             self._session.spawned.pop(name, None)
@@ -576,9 +579,17 @@ class Client:
         self._session.begin(subscription)
         return subscription
 
-    def on_frame(self, callback: Callable[[msg.FrameDone], object]) -> FrameListener:
-        """Register a function that is called at the end of each frame, on the thread of the connection."""
-        return self._session.add_frame_listener(callback, keeps=self)
+    def on_frame(
+        self, callback: Callable[[msg.FrameDone], object], *, on_restart: Callable[[], object] | None = None
+    ) -> FrameListener:
+        """Register a function that is called at the end of each frame, on the thread of the connection.
+
+        Args:
+            callback: function that takes the announcement of the frame.
+            on_restart: function called on the same thread after the server restarted, before the first data of the new
+                server, whose frames are counted from the start.
+        """
+        return self._session.add_frame_listener(callback, on_restart, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 

@@ -139,6 +139,9 @@ class FrameSync:
     No event is lost silently. A `LostEvents` replaces events that were lost because the listener was too slow, or that
     exceed `max_events`. A `FrameSync` ends with `close`, with the client, or when no reference to it remains.
 
+    After a restart of the server, a `FrameSync` drops its frames and continues with those of the new server, whose
+    numbers start again. Calls that wait for an earlier frame raise a `StaleError`.
+
     A frame is complete when it has been announced and all announced data have arrived. Announcements arrive in the
     order of frames, and so do the data of each sensor; their mutual order is arbitrary. If later data of a sensor have
     arrived, its missing data will never arrive. A sensor without any data in the frame then counts as not due.
@@ -187,25 +190,19 @@ class FrameSync:
         self._hold_newest = hold
         self._keep = checks.whole("FrameSync", "keep", keep)
         self._max_events = checks.whole("FrameSync", "max_events", max_events)
-        self._frames: dict[int, _Frame] = {}
-        self._first: int | None = None  # first announced frame
-        self._last = -1  # newest announced frame
-        self._skipped: list[range] = []  # frames between the two that the server did not announce
-        self._floor = -1  # this frame and all earlier ones are dropped
-        self._taken = -1  # newest returned frame
-        self._held: dict[str, Sample] = {}  # newest data at or before the floor
-        self._newest: dict[str, int] = {}  # frame of the newest data
+        self._changed = threading.Condition()
+        self._restarts = -1
+        self._restart()
         self.ended: dict[str, str] = {}
         self._ended_at = 0.0  # time when the last stream ended
         self._awaited: list[int] = []  # frames that calls wait for
         self.closed = False
         self.dropped = self.late = self.left_out = 0
-        self._changed = threading.Condition()
         self._subscribed: dict[str, Subscription] = {}
         handles = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, handles.close)
         self._finalizer.atexit = False  # the client closes at exit
-        add, end, done = _weak(self.add), _weak(self.end), _weak(self.done)
+        add, end, done, restart = map(_weak, (self.add, self.end, self.done, self._restart))
         try:
             for name in self.names:
                 subscription = client.subscribe(
@@ -213,7 +210,8 @@ class FrameSync:
                 )
                 handles.callback(subscription.stop)
                 self._subscribed[name] = subscription
-            handles.callback(client.on_frame(done).stop)  # last: all later announcements include all subscriptions
+            listener = client.on_frame(done, on_restart=restart)
+            handles.callback(listener.stop)  # last: all later announcements include all subscriptions
         except BaseException:
             self.close()
             raise
@@ -233,6 +231,8 @@ class FrameSync:
         """Add data of one sensor in one frame."""
         with self._changed:
             if self.closed or isinstance(data, LostEvents):  # a frame has its own number of lost events
+                return
+            if (subscription := self._subscribed.get(name)) is not None and not subscription.is_current(data):
                 return
             number = data.frame
             self._newest[name] = max(self._newest.get(name, -1), number)
@@ -261,10 +261,7 @@ class FrameSync:
             if self._first is None:
                 self._drop_to(frame - 1)  # earlier frames cannot be requested
                 self._first = self._last = frame
-            if frame < self._last:
-                for name in self.names:
-                    self.end(name, f"the server restarted: frame {frame} followed frame {self._last}")
-            elif frame > self._last + 1:
+            if frame > self._last + 1:
                 self._skipped.append(range(self._last + 1, frame))
             self._last = max(self._last, frame)
             due = {name: messages[each.number] for name, each in self._subscribed.items() if each.number in messages}
@@ -273,6 +270,20 @@ class FrameSync:
                 announced = self._frames.setdefault(frame, _Frame())
                 announced.done, announced.due = done, due
             self._forget()
+            self._changed.notify_all()
+
+    def _restart(self) -> None:
+        """Drop all frames: a new server counts its frames from the start."""
+        with self._changed:
+            self._restarts += 1
+            self._frames: dict[int, _Frame] = {}
+            self._first: int | None = None  # first announced frame
+            self._last = -1  # newest announced frame
+            self._skipped: list[range] = []  # frames between the two that the server did not announce
+            self._floor = -1  # this frame and all earlier ones are dropped
+            self._taken = -1  # newest returned frame
+            self._held: dict[str, Sample] = {}  # newest data at or before the floor
+            self._newest: dict[str, int] = {}  # frame of the newest data
             self._changed.notify_all()
 
     def end(self, name: str, reason: str) -> None:
@@ -295,7 +306,7 @@ class FrameSync:
         Raises:
             FrameTimeoutError: the frame was not complete in time (a `TimeoutError`); states the missing data and the
                 reasons.
-            StaleError: the frame was dropped, or was never announced.
+            StaleError: the frame was dropped, or was never announced, or the server restarted during the call.
             StreamError: the frame cannot become complete because a stream has ended, or the collector is closed.
         """
         number = None if frame is None else checks.whole("FrameSync", "frame", frame, 0, 2**63)
@@ -357,9 +368,12 @@ class FrameSync:
     def _await(self, number: int | None, timeout: float | None) -> int:
         """Wait until a frame is complete, by default the next one with data; return its number."""
         end = math.inf if timeout is None else time.monotonic() + timeout
+        restarts = self._restarts
         while True:
             if self.closed:
                 raise StreamError("the FrameSync is closed.")
+            if number is not None and restarts != self._restarts:
+                raise StaleError(f"frame {number} was dropped, because the server restarted. Request a new step.")
             which = self._next() if number is None else number
             if which is not None and self._complete(which):
                 return which

@@ -158,6 +158,16 @@ class Subscription:
         rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
         return Stats(self._received, self._replaced, self._lost, self._nbytes, rate, *self._last)
 
+    def suspend(self) -> None:
+        """Discard the pending data of a server that no longer exists; `begin` follows."""
+        with self._lock:
+            self.number = -1
+            self._queue.clear()
+
+    def is_current(self, data: Sample) -> bool:
+        """Return whether data are of the present server; a running call of the listener may have earlier data."""
+        return data.info is self._info and self.number >= 0
+
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
         with self._lock:

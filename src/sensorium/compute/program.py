@@ -37,12 +37,13 @@ values that change are in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import groupby, pairwise
+from functools import cache, cached_property
+from itertools import chain, groupby, pairwise
 from math import inf, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -54,8 +55,7 @@ from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.rows import Rows
-from sensorium.compute.workers import LaunchWorkers
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +158,25 @@ def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
         wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
         for value, kind in zip(given, kinds, strict=True)
     ]
+
+
+_TID = re.compile(r"^\s*(\w+(?:\s*,\s*\w+)*)\s*=\s*\w+\.tid\(\)", re.MULTILINE)
+
+
+@cache
+def _thread_axes(kernel: Any) -> frozenset[int]:
+    """Return the numbers of axes into which a kernel unpacks its thread index; empty if it does not do so itself."""
+    return frozenset(names.count(",") + 1 for names in _TID.findall(kernel.adj.source))
+
+
+def _check_axes(kernel: Any, dim: Sequence[int], before: str) -> None:
+    """Raise `RegistrationError` if a kernel unpacks another number of thread indices: it would write anywhere."""
+    for axes in _thread_axes(kernel) - {len(dim)}:
+        raise RegistrationError(
+            f"kernel {kernel.key} unpacks wp.tid() into {axes} indices, but the launch has {len(dim)} axes: {before}, "
+            f"and the items {tuple(dim[before.count(',') + 1 :])}. Give the sizes of the other axes only; "
+            "the axis env is added."
+        )
 
 
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
@@ -303,7 +322,11 @@ class Compute:
             outputs: arguments that the kernel writes.
             split: whether the kernel adds `rows.first` to its last index and its threads are independent. In a scene
                 with one env, its items may then be shared among the cores.
+
+        Raises:
+            RegistrationError: the kernel unpacks another number of thread indices than env and the items.
         """
+        _check_axes(kernel, (self.num_envs, *items), "env")
         arguments = _arguments(kernel, [*inputs, *outputs])
         self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
 
@@ -320,8 +343,12 @@ class Compute:
             items: sizes of the thread index after task and env, for this task; the same number of axes for all tasks of
                 a kernel.
             task: `wp.struct` instance. Its contents are fixed when it is recorded; its arrays are kept alive.
+
+        Raises:
+            RegistrationError: the kernel unpacks another number of thread indices than task, env and the items.
         """
         dim = (1, self.num_envs, *items)
+        _check_axes(kernel, dim, "task, env")
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
 
     def part_of(self, envs: int) -> EnvPart:
@@ -440,9 +467,9 @@ class Compute:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @cached_property
-    def workers(self) -> LaunchWorkers:
+    def workers(self) -> graph.LaunchWorkers:
         """Threads that shards run on besides the caller's; created on first use."""
-        return LaunchWorkers(max(self.threads, self.shards or 1) - 1)
+        return graph.LaunchWorkers(max(self.threads, self.shards or 1) - 1)
 
 
 @dataclass(slots=True)
@@ -520,6 +547,12 @@ class Segment:
             for shard in shards:
                 shard.capture()
         self.is_captured = True
+
+    def run_in_pieces(self, count: int) -> None:
+        """Run the launches once in up to `count` pieces, one after another on this thread."""
+        self._share(count)
+        for shard in chain.from_iterable(self._steps):
+            shard.run()
 
     def _run_timed(self) -> None:
         """Run on one core, and decide after a few runs whether sharding pays."""

@@ -20,25 +20,14 @@ from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
-from sensorium.engines.envs import env_selection, mark
+from sensorium.engines.envs import env_range, env_selection, mark
 from sensorium.errors import ArgumentError, ConfigError, ScheduleError, SensoriumWarning, listed, shown
 from sensorium.measurement.schedule import Schedule
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.plugins import is_ours
 from sensorium.random import Distribution, checked_seed
-from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.draws import draw, first_env_of
-from sensorium.scene.needs import requirements_of
-from sensorium.scene.publish import (
-    LiveSample,
-    SampleCursor,
-    Watch,
-    call_watches,
-    env_range,
-    take_reading,
-    without_poses,
-)
-from sensorium.scene.table import SensorMap, SensorTable
+from sensorium.scene.table import SensorMap, SensorTable, requirements_of
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
@@ -47,9 +36,11 @@ from sensorium.spec import BODY_POSE, Requirement
 if TYPE_CHECKING:
     from sensorium.cameras.appearance_cfg import AppearanceCfg
     from sensorium.presets import Presets
+    from sensorium.readings import Array, Bodies, Reading, SceneDescription
     from sensorium.record import Recorder
     from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
+    from sensorium.scene.publish import LiveSample, SampleCursor, Watch
     from sensorium.scene.states import SensorStates
     from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
@@ -366,7 +357,7 @@ class Scene:
                     self._own_control_steps = False
                 self._advance_to(self.engine.tick)
                 if self._watches:
-                    call_watches(self._watches)
+                    self._watches[0].call_all()
         finally:
             self._end_of_step = 0
         self._schedule.report()
@@ -448,7 +439,7 @@ class Scene:
                 sensor.ensure_current()
         self._schedule.report()
         if self._watches:
-            call_watches(self._watches)
+            self._watches[0].call_all()
 
     def _update_one(self, sensor: Sensor[Any, Any], dt: float, force_recompute: bool) -> None:
         """Register time at one of the sensors: the first such call of a tick advances the scene, the others follow."""
@@ -530,7 +521,8 @@ class Scene:
         self._reset_sensors(rows)
         self._committed()
         self._schedule.report()
-        call_watches(self._watches)
+        if self._watches:
+            self._watches[0].call_all()
 
     def _restart(self) -> None:
         """Discard the remains of an interrupted call, before all episodes restart or a saved state is loaded."""
@@ -699,7 +691,8 @@ class Scene:
             restore(state, self, sensors)
             self.arrange()
         self._committed()
-        call_watches(self._watches)
+        if self._watches:
+            self._watches[0].call_all()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -806,6 +799,8 @@ class Scene:
             every_tick: whether `step` stops at every tick instead of only where a sensor is due; `Watch.every_tick`
                 changes it later.
         """
+        from sensorium.scene.publish import Watch
+
         return Watch(callback, every_tick, self._watches)
 
     def sample_cursor(self) -> SampleCursor:
@@ -814,6 +809,8 @@ class Scene:
         Create it once with ``cursor = scene.sample_cursor()``. Then ``cursor.pending(names)`` returns the sensors with
         new samples, at no cost, and ``scene.publish(names, since=cursor)`` takes them. See `SampleCursor`.
         """
+        from sensorium.scene.publish import SampleCursor
+
         return SampleCursor(self)
 
     @exclusive
@@ -846,6 +843,8 @@ class Scene:
         Raises:
             ConfigError: `envs` has gaps, or contains environments that do not exist.
         """
+        from sensorium.scene.publish import take_reading, without_poses  # imported on use: not all loops have outputs
+
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else [names] if isinstance(names, str) else list(names)
         if self._table.free:
@@ -866,6 +865,8 @@ class Scene:
         sensor = self[name]
         if not sensor.compute_on.is_cpu or any(spec.is_ragged for spec in sensor.specs):
             return None
+        from sensorium.scene.publish import LiveSample
+
         return LiveSample(sensor)
 
     def sensor_states(self, name: str) -> SensorStates:
@@ -908,9 +909,9 @@ class Scene:
     def world_file(self) -> bytes:
         """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
 
-        Recordings and viewers show the world by it; see `sensorium.world.description`.
+        Recordings and viewers show the world by it; see `sensorium.world.bodies`.
         """
-        from sensorium.world.description import world_file
+        from sensorium.world.bodies import world_file
 
         return world_file(self.engine)
 
@@ -1002,6 +1003,8 @@ class Scene:
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""
+        from sensorium.readings import SceneDescription
+
         sensors = self._table.describe(self.clock)
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
 

@@ -21,7 +21,8 @@ from sensorium.engines.mujoco.derived import needs_wrenches
 from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.sleep import add_held
-from sensorium.errors import ModelError, SensoriumWarning, shown
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, shown
+from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
@@ -215,6 +216,33 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     if terrain is None:
         world.modelname = "+".join(entities)
     return world
+
+
+def add_shape(spec: Any, shape: Shape) -> None:
+    """Add an analytic shape with an image on it to an MjSpec, as a geom, a material and a texture of its name.
+
+    Raises:
+        UnknownNameError: the model has no body of the shape's name.
+    """
+    body = spec.body("world" if shape.body == -1 else shape.body)
+    if body is None:
+        raise UnknownNameError("body", str(shape.body), [each.name for each in spec.bodies])
+    material, texture = shape.material, shape.material.texture
+    assert texture is not None and not texture.is_cube
+    height, width, channels = texture.pixels.shape
+    image = spec.add_texture(
+        name=shape.name, type=mujoco.mjtTexture.mjTEXTURE_2D, width=width, height=height, nchannel=channels
+    )
+    image.data = texture.pixels.tobytes()
+    look = spec.add_material(
+        name=shape.name, specular=material.specular, shininess=material.shininess, rgba=shape.rgba,
+        texrepeat=material.repeat,
+    )  # fmt: skip
+    look.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = shape.name
+    body.add_geom(
+        name=shape.name, type=getattr(mujoco.mjtGeom, f"mjGEOM_{shape.kind.upper()}"), material=shape.name,
+        size=(*shape.size, 0.0, 0.0)[:3], pos=shape.pos, quat=shape.quat,
+    )  # fmt: skip
 
 
 def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:

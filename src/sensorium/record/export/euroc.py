@@ -12,8 +12,8 @@ import numpy as np
 
 from sensorium.errors import ArgumentError
 from sensorium.readings import STATES, STATES_OF, Array, Reading, SceneDescription
-from sensorium.record.calibration import distortion_of
-from sensorium.record.export.calib import DECIMALS, PIXELS, imu_noise, yaml_number, yaml_row
+from sensorium.record.calibration import centred, distortion_of
+from sensorium.record.export.calib import DECIMALS, imu_noise, yaml_number, yaml_row
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, TimedFile, samples
@@ -254,11 +254,10 @@ def _camera(sensor: MappedSensor, sample: Sample) -> list[str]:
     distortion = distortion_of(sensor.cfg)
     if image is None or spec is None or distortion is None or distortion.kalibr not in DISTORTIONS:
         return []
-    fx, fy, cx, cy = sample[spec.name].astype(np.float64)[[0, 1, 0, 1], [0, 1, 2, 2]]
+    fx, fy, cx, cy = centred(sample[spec.name])[[0, 1, 0, 1], [0, 1, 2, 2]]
     return [
         f"resolution: [{image.shape[1]}, {image.shape[0]}]",
         "camera_model: pinhole",
-        f"# {PIXELS}",
         f"intrinsics: {yaml_row([fx, fy, cx, cy])}",
         f"distortion_model: {DISTORTIONS[distortion.kalibr]}",
         f"distortion_coefficients: {yaml_row(distortion.coefficients[:4])}",

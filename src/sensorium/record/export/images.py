@@ -19,6 +19,11 @@ def is_image(spec: FieldSpec) -> bool:
     return spec.role == "image" and spec.dtype == "uint8" and spec.kind != "id" and spec.shape[-1] in (1, 3, 4)
 
 
+def is_depth(spec: FieldSpec) -> bool:
+    """Return whether a field is an image of distances in m."""
+    return spec.role == "image" and spec.unit == "m" and spec.axes[-1:] == ("channel",) and spec.shape[-1] == 1
+
+
 def image_field(sample: Sample) -> str:
     """Return the name of the first field with images of 8 bits, or an empty text."""
     return next((spec.name for spec in sample.reading.specs if is_image(spec)), "")
@@ -29,7 +34,7 @@ def write_png(target: str | os.PathLike[str] | IO[bytes], pixels: Array) -> None
 
     Args:
         target: the file.
-        pixels: uint8 `[height, width, channel]`.
+        pixels: uint8 `[height, width, channel]`, or uint16 with one channel.
 
     Raises:
         MissingDependencyError: Pillow is not installed.

@@ -1,25 +1,27 @@
 """Data sets of LeRobot, layout v3.0: frames at a constant rate, one episode after the other.
 
 The frame at a time holds the measured values that a policy would have read then. Small fields of all sensors together
-are `observation.state`. Images of 8 bits are `observation.images.SENSOR`, and other fields are
-`observation.SENSOR.FIELD`. Each environment has its own episodes.
+are `observation.state`, unless vectors of chosen sensors are requested. Images of 8 bits, and of distances in mm as
+PNG files of 16 bits, are `observation.images.SENSOR`. Other fields are `observation.SENSOR.FIELD`. Each environment has
+its own episodes.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, shown
+from sensorium.errors import ArgumentError, UnknownNameError, shown
 from sensorium.readings import Array, Reading
-from sensorium.record.export.images import is_image, write_png
-from sensorium.record.export.lerobot_files import OUTDATED, Column, DatasetFiles, Feature
+from sensorium.record.export.images import is_depth, is_image, write_png
+from sensorium.record.export.lerobot_files import OUTDATED, Column, DatasetFiles, Feature, OpenColumn
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
 from sensorium.record.staging import staged
@@ -33,6 +35,33 @@ MAX_AXES = 5
 """Maximum number of axes of a feature."""
 NO_TASK = "no task"
 """Task of frames before the first mark with a task."""
+MAX_DEPTH = 2**16 - 1
+"""Greatest distance in a PNG file, mm; 0 means that there is none."""
+
+
+class Vector(NamedTuple):
+    """Chosen contents of one feature.
+
+    Attributes:
+        names: sensors, or fields as ``SENSOR.FIELD``.
+        count: number of newest captures in an episode whose values the feature holds one after the other, oldest
+            first. The first capture is repeated until there are as many.
+    """
+
+    names: tuple[str, ...]
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> tuple[str, Vector]:
+        """Return name and contents of ``NAME=SENSOR,SENSOR.FIELD`` or, for a window of captures, ``NAME=SENSOR:COUNT``.
+
+        Raises:
+            ArgumentError: it is another text.
+        """
+        parts = re.fullmatch(r"([\w.]+)=([^,:=]+(?:,[^,:=]+)*)(?::([1-9]\d*))?", text)
+        if parts is None:
+            raise ArgumentError(f"feature: got {text!r}, expected NAME=SENSOR,SENSOR.FIELD or NAME=SENSOR:COUNT.")
+        return parts[1], cls(tuple(parts[2].split(",")), int(parts[3] or 1))
 
 
 def write_lerobot(
@@ -47,6 +76,9 @@ def write_lerobot(
     first_tick: int = 0,
     env: int | None = None,
     clock: str = "",
+    features: Mapping[str, Vector] | None = None,
+    names: Mapping[str, Sequence[str]] | None = None,
+    video: bool = False,
 ) -> list[str]:
     """Write readings as a data set of LeRobot.
 
@@ -65,18 +97,25 @@ def write_lerobot(
         first_tick: tick at which the recording starts.
         env: the environment; None for all.
         clock: sensor whose readings make one frame each, whose times may vary, instead of a fixed period.
+        features: name -> float32 vector ``observation.NAME`` of values of some sensors, or ``action``. Their fields are
+            in no other feature. If ``state`` is among them, the other small fields of a sensor are a vector
+            ``observation.SENSOR``.
+        names: sensor or log -> names of its joints or actuators, which become names of elements.
+        video: write images of 8 bits as H.264 instead of PNG files.
 
     Returns:
         One message for everything that the layout cannot hold.
 
     Raises:
         ArgumentError: there is no frame, or no reading contains the environment.
-        MissingDependencyError: pyarrow is not installed, or Pillow, which images need.
+        UnknownNameError: a feature is of an unknown sensor or field.
+        MissingDependencyError: pyarrow is not installed, or Pillow or PyAV, which images need.
     """
     rate = 1.0 / (period * dt)
     with staged(folder, *OUTDATED) as root:
         files = DatasetFiles(root, fps_of(rate, 1e-3 if clock else 1e-6))
-        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env, clock)
+        layout = Layout(features, names, video)
+        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env, clock, layout)
         for reading in readings:
             frames.advance(reading.tick)
             frames.take(reading)
@@ -106,7 +145,8 @@ def period_of(ticks: Sequence[int], dt: float) -> float:
 class _Episode:
     """Frames of the open episode of one environment."""
 
-    columns: dict[str, list[Any]] = field(default_factory=dict)
+    columns: dict[str, OpenColumn] = field(default_factory=dict)
+    ticks: list[int] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
 
 
@@ -133,10 +173,14 @@ class _Frames:
         first_tick: int,
         env: int | None,
         clock: str,
+        layout: Layout,
     ) -> None:
         self._files, self._period, self._sensors, self._env, self._clock = files, period, sensors, env, clock
+        self._layout = layout
+        self._histories: dict[str, _History] = {}
         self._logs = {name: _Log(values) for name, values in logs.items()}
-        self._action = next((name for name in (*ACTIONS, CONTROL) if name in self._logs), "")
+        logged = () if "action" in layout.features else (*ACTIONS, CONTROL)
+        self._action = next((name for name in logged if name in self._logs), "")
         self._reward = next((name for name in REWARDS if name in self._logs), "")
         log = self._logs.get(self._action)
         self._leads = log is None or self._action == CONTROL or bool((log.ticks[:1] <= first_tick).any())
@@ -164,12 +208,16 @@ class _Frames:
         """Note the newest reading of a sensor."""
         if not len(self._envs):
             self._start(reading)
+        if reading.name not in self._specs and (history := self._layout.history(reading.name, reading.specs)):
+            self._histories[reading.name] = history
         known = self._specs.setdefault(reading.name, reading.specs)
         if known != reading.specs:
             text = f"{reading.name}: readings after its config changed"
             self.notes += [text] if text not in self.notes else []
             return
         self._newest[reading.name], self._last = reading, reading.tick
+        if reading.name in self._histories:
+            self._histories[reading.name].take(reading)
         if reading.name == self._clock and self._sensors <= self._newest.keys():
             self._make(reading.tick, np.arange(len(self._envs)))
 
@@ -220,6 +268,7 @@ class _Frames:
                 "readings: got no complete frame, expected at least one. Record for longer, or export more of it."
             )
         self._files.close()
+        self.notes += [source.note for source in self._sources if source.note]
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -229,7 +278,7 @@ class _Frames:
             made_before = len(self._open[number].tasks)
             self._next[number] = self._first[number] + ceil((made_before + 1) * self._period - 1e-6)
         if not self._sources:
-            self._sources, notes = sources_of(self._specs)
+            self._sources, notes = sources_of(self._specs, self._layout, self._histories)
             self.notes += notes
         rows = self._rows[numbers]
         made = {source.feature.name: source.values(self._newest, rows) for source in self._sources}
@@ -237,9 +286,12 @@ class _Frames:
             made["action"] = self._acting(self._logs[self._action], tick)[rows]
         for place, number in enumerate(numbers.tolist()):
             episode = self._open[number]
+            if not episode.columns:
+                episode.columns = {source.feature.name: self._files.column(source.feature) for source in self._sources}
+                episode.columns |= {"action": []} if self._action else {}
             for name, values in made.items():
-                episode.columns.setdefault(name, []).append(values[place])
-            episode.columns.setdefault("tick", []).append(tick)
+                episode.columns[name].append(values[place])
+            episode.ticks.append(tick)
             episode.tasks.append(self._tasks[number])
 
     def _acting(self, log: _Log, tick: int) -> Array:
@@ -254,11 +306,11 @@ class _Frames:
         episode, self._open[number] = self._open[number], _Episode()
         if not episode.tasks:
             return
-        ticks = np.array(episode.columns.pop("tick"), np.int64)
-        columns = episode.columns
+        ticks = np.array(episode.ticks, np.int64)
+        columns: dict[str, Any] = {**episode.columns}
         features = {source.feature.name: source.feature for source in self._sources}
         if self._action:
-            features["action"] = action_of(self._logs[self._action].width)
+            features["action"] = action_of(self._logs[self._action].width, self._layout.names.get(self._action))
         if self._reward:
             log = self._logs[self._reward]
             row = self._rows[number]
@@ -280,36 +332,88 @@ class FeatureSource(Protocol):
     """Source of the values of a feature."""
 
     feature: Feature
+    note: str
+    """Values so far that the feature cannot hold; empty if there are none."""
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
 
 
-def sources_of(specs: Mapping[str, Sequence[FieldSpec]]) -> tuple[list[FeatureSource], list[str]]:
+class Layout:
+    """Options of the features; see `write_lerobot`."""
+
+    def __init__(
+        self,
+        features: Mapping[str, Vector] | None = None,
+        names: Mapping[str, Sequence[str]] | None = None,
+        video: bool = False,
+    ) -> None:
+        self.features, self.names, self.video = features or {}, names or {}, video
+        self.chosen = {item: name for name, vector in self.features.items() for item in vector.names}
+        """Sensor, or field as ``SENSOR.FIELD`` -> its feature."""
+
+    def item(self, sensor: str, spec: FieldSpec) -> str:
+        """Return the item of `chosen` that contains a field; empty if there is none."""
+        if spec.is_ragged or is_image(spec) or is_depth(spec):
+            return ""
+        return next((text for text in (f"{sensor}.{spec.name}", sensor) if text in self.chosen), "")
+
+    def history(self, sensor: str, specs: Iterable[FieldSpec]) -> _History | None:
+        """Return a history of the fields of a sensor of which features hold several captures; None without any."""
+        items = {spec.name: item for spec in specs if (item := self.item(sensor, spec))}
+        counts = {name: self.features[self.chosen[item]].count for name, item in items.items()}
+        return _History(max(counts.values()), list(counts)) if max(counts.values(), default=1) > 1 else None
+
+
+def sources_of(
+    specs: Mapping[str, Sequence[FieldSpec]], layout: Layout, histories: Mapping[str, _History]
+) -> tuple[list[FeatureSource], list[str]]:
     """Return the source of each feature, and a message for each field that is in none.
 
     Args:
         specs: sensor -> specs of its fields.
+        layout: options of the features.
+        histories: sensor -> its newest captures, for features that hold several.
+
+    Raises:
+        UnknownNameError: a feature is of an unknown sensor or field.
     """
-    state: list[tuple[str, FieldSpec]] = []
+    vectors: dict[str, list[tuple[str, FieldSpec]]] = {name: [] for name in layout.features}
+    vectors.setdefault("state", [])
     found: list[FeatureSource] = []
     notes: list[str] = []
+    used: set[str] = set()
     for name, each in specs.items():
         for spec in each:
+            item = layout.item(name, spec)
             if spec.is_ragged:
                 notes.append(f"{name}: {spec.name} differs in length from frame to frame")
-            elif is_image(spec):
-                found += _images(name, spec)
-            elif 0 < spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
-                state.append((name, spec))
-            elif spec.columns:
+            elif is_image(spec) or is_depth(spec):
+                found += _images(name, spec, layout.video)
+            elif not spec.columns:
+                continue
+            elif item:
+                vectors[layout.chosen[item]].append((name, spec))
+                used.add(item)
+            elif spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
+                vector = _key(name) if "state" in layout.features else "state"
+                vectors.setdefault(vector, []).append((name, spec))
+            else:
                 found.append(_Array(name, spec))
-    return [_State(state), *found] if state else found, notes
+    if unknown := layout.chosen.keys() - used:
+        raise UnknownNameError("sensor or field with numbers", min(unknown), specs)
+    sources = [_Vector(name, fields, layout, histories) for name, fields in vectors.items() if fields]
+    return [*sources, *found], notes
 
 
-def action_of(width: int) -> Feature:
-    """Return the feature of the action, float32 `[width]`."""
-    return Feature("action", "float32", (width,), [f"action.{k}" for k in range(width)])
+def action_of(width: int, names: Sequence[str] | None = None) -> Feature:
+    """Return the feature of the action, float32 `[width]`.
+
+    Args:
+        width: number of its elements.
+        names: names of the actuators; None for numbers.
+    """
+    return Feature("action", "float32", (width,), list(names or (f"action.{k}" for k in range(width))))
 
 
 def fps_of(rate: float, tolerance: float = 1e-6) -> float:
@@ -320,26 +424,82 @@ def fps_of(rate: float, tolerance: float = 1e-6) -> float:
 DONE = Feature("next.done", "bool", (1,))
 
 
-class _State:
-    """Small fields of all sensors together, float32."""
+class _History:
+    """Newest captures of a sensor in the open episode of each environment.
 
-    def __init__(self, fields: Sequence[tuple[str, FieldSpec]]) -> None:
-        self._fields = fields
+    Args:
+        count: number of captures.
+        fields: names of the fields whose values are kept.
+    """
+
+    def __init__(self, count: int, fields: Sequence[str]) -> None:
+        self._count, self._fields = count, fields
+        self._captures: Array = np.zeros(0, np.int64)
+        self._ticks: Array = np.zeros(0, np.int64)
+        self._values: dict[str, Array] = {}
+
+    def take(self, reading: Reading) -> None:
+        """Add the captures that are new; the first one of an episode replaces all earlier ones."""
+        values = {name: reading[name] for name in self._fields}
+        ticks, captures = reading.capture_tick, reading.captures
+        if not self._values:
+            self._values = {name: np.repeat(each[:, None], self._count, axis=1) for name, each in values.items()}
+        else:
+            new = (ticks != self._ticks) | (captures != self._captures)
+            starts = new & (captures <= self._captures)
+            for name, known in self._values.items():
+                known[new, :-1] = known[new, 1:]
+                known[new, -1] = values[name][new]
+                known[starts] = values[name][starts, None]
+        self._ticks, self._captures = ticks, captures
+
+    def values(self, name: str, rows: Array) -> Array:
+        """Return the captures of a field of the environments in some rows, `[row, count, ...]`, oldest first."""
+        return self._values[name][rows]
+
+
+class _Vector:
+    """Fields of one or more sensors together, of one capture or of several, oldest first."""
+
+    note = ""
+
+    def __init__(
+        self, name: str, fields: Sequence[tuple[str, FieldSpec]], layout: Layout, histories: Mapping[str, _History]
+    ) -> None:
+        self._fields, self._histories = fields, histories
+        self._count = layout.features[name].count if name in layout.features else 1
         names = [
-            f"{sensor}.{column}"
+            f"{sensor}{age}.{column}"
+            for age in ([""] if self._count == 1 else [f"[{k}]" for k in range(1 - self._count, 1)])
             for sensor, spec in fields
-            for column in TableField(spec.name, spec.dtype, spec.axes, spec.shape).columns
+            for column in _columns(spec, layout.names.get(sensor))
         ]
-        self.feature = Feature("observation.state", "float32", (len(names),), names)
+        dtype = "float64" if any(spec.axes == ("lla",) for _, spec in fields) else "float32"  # 1 m in float32
+        self.feature = Feature(name if name == "action" else f"observation.{name}", dtype, (len(names),), names)
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
-        parts = [newest[name][spec.name][rows].reshape(len(rows), -1) for name, spec in self._fields]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+        parts = []
+        for sensor, spec in self._fields:
+            if self._count == 1:
+                captures = newest[sensor][spec.name][rows]
+            else:
+                captures = self._histories[sensor].values(spec.name, rows)[:, -self._count :]
+            parts.append(captures.reshape(len(rows), self._count, -1).astype(self.feature.dtype))
+        return np.concatenate(parts, axis=2).reshape(len(rows), -1)
+
+
+def _columns(spec: FieldSpec, joints: Sequence[str] | None) -> list[str]:
+    """Return the names of the elements of a field, with the joints if they are its only axis."""
+    if joints is not None and spec.shape == (len(joints),) and spec.axes == ("joint",):
+        return [f"{spec.name}.{joint}" for joint in joints]
+    return TableField(spec.name, spec.dtype, spec.axes, spec.shape).columns
 
 
 class _Array:
     """One field of one sensor."""
+
+    note = ""
 
     def __init__(self, sensor: str, spec: FieldSpec) -> None:
         self._sensor, self._field = sensor, spec.name
@@ -354,34 +514,53 @@ class _Array:
 
 
 class _Image:
-    """Images of 8 bits of one camera, as PNG files."""
+    """Images of one camera: of 8 bits as PNG files or raw for a video, distances as PNG files of 16 bits."""
 
-    def __init__(self, sensor: str, spec: FieldSpec, mount: int | None) -> None:
-        self._sensor, self._field, self._mount = sensor, spec.name, mount
+    def __init__(self, sensor: str, spec: FieldSpec, mount: int | None, video: bool) -> None:
+        self._sensor, self._field, self._mount, self._is_depth = sensor, spec.name, mount, is_depth(spec)
         height, width, channels = spec.squeezed().shape
-        name = f"observation.images.{sensor}" + ("" if spec.name == "rgb" else f".{spec.name}")
+        name = f"observation.images.{sensor}" + ("" if spec.name in ("rgb", "image") else f".{spec.name}")
         name += "" if mount is None else f".{mount}"
-        self.feature = Feature(_key(name), "image", (height, width, min(channels, 3)), ["height", "width", "channels"])
+        self._is_video = video and not self._is_depth
+        shape = height, width, 3 if self._is_video else min(channels, 3)
+        info = {"is_depth_map": True, "depth_unit": "mm"} if self._is_depth else None
+        dtype = "video" if self._is_video else "image"
+        self.feature = Feature(_key(name), dtype, shape, ["height", "width", "channels"], info)
+        self.note = ""
         self._encoded: dict[int, tuple[tuple[int, int], bytes]] = {}
         """Environment -> capture and file of its newest image."""
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
-        """Return the files of the environments in some rows."""
-        reading, found = newest[self._sensor], []
+        """Return the files, or for a video the pixels, of the environments in some rows."""
+        reading, found = newest[self._sensor], list[Any]()
         for row in rows.tolist():
+            pixels = reading[self._field][row]
+            pixels = pixels if self._mount is None else pixels[self._mount]
+            if self._is_video:
+                found.append(pixels)
+                continue
             capture = int(reading.capture_tick[row]), int(reading.captures[row])
             env = int(reading.env_ids[row])
             known = self._encoded.get(env)
             if known is None or known[0] != capture:
-                pixels = reading[self._field][row]
-                known = self._encoded[env] = capture, _png(pixels if self._mount is None else pixels[self._mount])
+                known = self._encoded[env] = (
+                    capture,
+                    _png(self._millimetres(pixels) if self._is_depth else pixels[..., :3]),
+                )
             found.append(known[1])
         return found
 
+    def _millimetres(self, depth: Array) -> Array:
+        """Return distances in m as uint16 in mm; 0 without one, and `MAX_DEPTH` for greater ones."""
+        is_hit = np.isfinite(depth)
+        if (depth[is_hit] * 1e3 >= MAX_DEPTH + 0.5).any():
+            self.note = f"{self._sensor}: distances above {MAX_DEPTH / 1e3} m, which are saved as {MAX_DEPTH / 1e3} m"
+        return np.where(is_hit, np.clip(np.rint(depth * 1e3), 0, MAX_DEPTH), 0).astype(np.uint16)
 
-def _images(sensor: str, spec: FieldSpec) -> list[_Image]:
+
+def _images(sensor: str, spec: FieldSpec, video: bool) -> list[_Image]:
     """Return one source per mount."""
-    return [_Image(sensor, spec, k) for k in (range(spec.shape[0]) if spec.axes[0] == "mount" else (None,))]
+    return [_Image(sensor, spec, k, video) for k in (range(spec.shape[0]) if spec.axes[0] == "mount" else (None,))]
 
 
 def _key(name: str) -> str:
@@ -391,5 +570,5 @@ def _key(name: str) -> str:
 
 def _png(pixels: Array) -> bytes:
     out = io.BytesIO()
-    write_png(out, pixels[..., :3])
+    write_png(out, pixels)
     return out.getvalue()

@@ -1,6 +1,7 @@
 """Files of a LeRobot data set, layout v3.0.
 
 data/chunk-000/file-000.parquet           frames, one episode after the other
+videos/FEATURE/chunk-000/file-000.mp4     images, one episode after the other
 meta/episodes/chunk-000/file-000.parquet  length, tasks, place and statistics of each episode
 meta/tasks.parquet                        texts of the tasks
 meta/info.json                            features, counts and the rate
@@ -21,6 +22,8 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError
 from sensorium.readings import Array
+from sensorium.record.export import video
+from sensorium.record.export.video import SAMPLED_IMAGES, SAMPLED_PIXELS, VideoEpisode, VideoFiles, video_info
 
 FILE_BYTES = 100 * 2**20
 """Size at which a file of frames is closed, bytes."""
@@ -29,18 +32,20 @@ EPISODES = 200
 CHUNK_FILES = 1000
 """Number of files of a folder."""
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
-SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
-"""Maximum number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
 MAX_COLUMNS = 1024
 """Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
 """About the maximum number of values from which quantiles are estimated."""
-OUTDATED = "data/chunk-*/file-*.parquet", "meta/episodes/chunk-*/file-*.parquet"
+OUTDATED = (
+    "data/chunk-*/file-*.parquet", "meta/episodes/chunk-*/file-*.parquet", "videos/*/chunk-*/file-*.mp4"
+)  # fmt: skip
 """Files of an earlier data set; readers take all files of these folders."""
-_PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+_FILE = "chunk-{chunk_index:03d}/file-{file_index:03d}"
 
 Column = Sequence[Any] | Array
 """Value of each frame."""
+OpenColumn = list[Any] | VideoEpisode
+"""Values of the frames of an open episode."""
 Stats = dict[str, Array]
 """Statistic -> value, float64 `[column]`, for images `[channel, 1, 1]`; `count` is the number of frames, `[1]`."""
 
@@ -51,19 +56,23 @@ class Feature:
 
     Attributes:
         name: its name, without slashes.
-        dtype: NumPy name of the element type, or ``"image"`` for PNG files.
+        dtype: NumPy name of the element type, ``"image"`` for PNG files, or ``"video"``.
         shape: its shape; (1,) for numbers.
         names: name of each element, or of each axis of an image.
+        info: further description of images.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     names: list[str] | None = None
+    info: dict[str, Any] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the description in ``info.json``."""
-        return {"dtype": self.dtype, "shape": list(self.shape), "names": self.names}
+    def to_dict(self, fps: float) -> dict[str, Any]:
+        """Return the description in ``info.json``, of a video with its rate."""
+        info = video_info(*self.shape[:2], fps) if self.dtype == "video" else self.info
+        about = {"dtype": self.dtype, "shape": list(self.shape), "names": self.names}
+        return about if info is None else about | {"info": info}
 
 
 DEFAULTS = {
@@ -96,6 +105,7 @@ class DatasetFiles:
         self.frames = 0
         """Number of frames so far."""
         self._features: dict[str, Feature] = {}
+        self._videos: dict[str, VideoFiles] = {}
         self._tasks: dict[str, int] = {}
         self._count = 0
         self._episodes: list[dict[str, Any]] = []
@@ -106,19 +116,29 @@ class DatasetFiles:
         self._writer: Any = None
         self._written = 0
 
-    def add(self, features: Mapping[str, Feature], columns: Mapping[str, Column], tasks: Sequence[str]) -> None:
+    def column(self, feature: Feature) -> OpenColumn:
+        """Return an empty column, to which the values of an episode are appended.
+
+        Raises:
+            MissingDependencyError: PyAV is not installed, which videos need.
+        """
+        return VideoEpisode(*feature.shape[:2], self._fps) if feature.dtype == "video" else []
+
+    def add(
+        self, features: Mapping[str, Feature], columns: Mapping[str, Column | OpenColumn], tasks: Sequence[str]
+    ) -> None:
         """Add an episode.
 
         Args:
             features: its features; the same for all episodes.
-            columns: feature -> value of each frame.
+            columns: feature -> value of each frame; of videos, a column made by `column`.
             tasks: task of each frame.
         """
         count, number = len(tasks), self._count
         self._features = {**features, **DEFAULTS}
         frame = np.arange(count)
         numbers = [self._tasks.setdefault(task, len(self._tasks)) for task in tasks]
-        whole: dict[str, Column] = {
+        whole: dict[str, Any] = {
             **columns,
             "timestamp": (frame / self._fps).astype(np.float32),
             "frame_index": frame,
@@ -126,15 +146,21 @@ class DatasetFiles:
             "index": self.frames + frame,
             "task_index": np.array(numbers),
         }
-        arrays = {name: self._array(feature, whole[name]) for name, feature in self._features.items()}
+        arrays, place = dict[str, Any](), dict[str, Any]()
+        for name, feature in self._features.items():
+            if feature.dtype == "video":
+                about = self._video(feature).add(whole[name])
+                place |= {f"videos/{name}/{key}": value for key, value in about.items()}
+            else:
+                arrays[name] = self._array(feature, whole[name])
         self._write(self._arrow.table(arrays))
         stats = {
-            name: _image_stats(whole[name]) if feature.dtype == "image" else _stats(np.asarray(whole[name]))
+            name: _image_stats(whole[name]) if feature.dtype in ("image", "video") else _stats(np.asarray(whole[name]))
             for name, feature in self._features.items()
         }
         for name, each in stats.items():
             self._stats[name] = _merged(self._stats[name], each) if name in self._stats else each
-        place = {"data/chunk_index": self._file // CHUNK_FILES, "data/file_index": self._file % CHUNK_FILES}
+        place |= {"data/chunk_index": self._file // CHUNK_FILES, "data/file_index": self._file % CHUNK_FILES}
         self._episodes.append({
             "episode_index": number,
             "tasks": list(dict.fromkeys(tasks)),
@@ -150,6 +176,13 @@ class DatasetFiles:
         self._count += 1
         if len(self._episodes) >= EPISODES:
             self._write_episodes()
+
+    def _video(self, feature: Feature) -> VideoFiles:
+        """Return the video files of a feature."""
+        if feature.name not in self._videos:
+            root = self._root / "videos" / feature.name
+            self._videos[feature.name] = VideoFiles(root, f"{_FILE}.mp4", CHUNK_FILES, *feature.shape[:2], self._fps)
+        return self._videos[feature.name]
 
     def _write_episodes(self) -> None:
         """Write the descriptions of episodes, which would otherwise fill the memory."""
@@ -194,12 +227,14 @@ class DatasetFiles:
     def close(self) -> None:
         """Complete the files."""
         self._writer.close()
+        for each in self._videos.values():
+            each.close()
         meta = self._root / "meta"
         if self._episodes:
             self._write_episodes()
         self._episodes_writer.close()
         self._parquet.write_table(self._task_table(), meta / "tasks.parquet")
-        features = {name: feature.to_dict() for name, feature in self._features.items()}
+        features = {name: feature.to_dict(self._fps) for name, feature in self._features.items()}
         info = {
             "codebase_version": "v3.0",
             "robot_type": None,
@@ -208,11 +243,11 @@ class DatasetFiles:
             "total_tasks": len(self._tasks),
             "chunks_size": CHUNK_FILES,
             "data_files_size_in_mb": FILE_BYTES // 2**20,
-            "video_files_size_in_mb": 200,
+            "video_files_size_in_mb": video.FILE_BYTES // 2**20,
             "fps": self._fps,
             "splits": {"train": f"0:{self._count}"},
-            "data_path": f"data/{_PATH}",
-            "video_path": None,
+            "data_path": f"data/{_FILE}.parquet",
+            "video_path": f"videos/{{video_key}}/{_FILE}.mp4" if self._videos else None,
             "features": features,
         }
         stats = {name: {key: value.tolist() for key, value in each.items()} for name, each in self._stats.items()}
@@ -238,7 +273,7 @@ class DatasetFiles:
 
 
 def _numbered(file: int) -> str:
-    return _PATH.format(chunk_index=file // CHUNK_FILES, file_index=file % CHUNK_FILES)
+    return f"{_FILE}.parquet".format(chunk_index=file // CHUNK_FILES, file_index=file % CHUNK_FILES)
 
 
 # Statistics -----------------------------------------------------------------------------------------------------------
@@ -271,17 +306,18 @@ def _stats(values: Array) -> Stats:
     return {key: np.where(np.isfinite(value), value, 0.0) for key, value in found.items()} | {"count": found["count"]}
 
 
-def _image_stats(files: Column) -> Stats:
-    """Return the statistics of images, per channel and in [0, 1]."""
-    pillow: Any = import_module("PIL.Image")
-    chosen = np.unique(np.linspace(0, len(files) - 1, SAMPLED_IMAGES).round().astype(int))
-    parts = []
-    for number in chosen.tolist():
-        pixels = np.asarray(pillow.open(io.BytesIO(files[number])))
-        step = max(1, max(pixels.shape[:2]) // SAMPLED_PIXELS)
-        parts.append(pixels[::step, ::step].reshape(-1, 1 if pixels.ndim == 2 else pixels.shape[2]))
-    found = _stats(np.concatenate(parts) / 255.0)
-    return {key: value.reshape(-1, 1, 1) for key, value in found.items()} | {"count": np.array([len(files)])}
+def _image_stats(images: Sequence[bytes] | VideoEpisode) -> Stats:
+    """Return the statistics of images per channel, of 8 bits in [0, 1] and of depth in mm."""
+    if isinstance(images, VideoEpisode):
+        chosen = images.samples
+    else:
+        pillow: Any = import_module("PIL.Image")
+        numbers = np.unique(np.linspace(0, len(images) - 1, SAMPLED_IMAGES).round().astype(int)).tolist()
+        chosen = [np.atleast_3d(np.asarray(pillow.open(io.BytesIO(images[number])))) for number in numbers]
+    step = max(1, max(chosen[0].shape[:2]) // SAMPLED_PIXELS)
+    pixels = np.concatenate([each[::step, ::step].reshape(-1, each.shape[2]) for each in chosen])
+    found = _stats(pixels / (255.0 if pixels.dtype == np.uint8 else 1.0))
+    return {key: value.reshape(-1, 1, 1) for key, value in found.items()} | {"count": np.array([len(images)])}
 
 
 def _merged(first: Stats, second: Stats) -> Stats:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sensorium.errors import ConfigError
 from sensorium.plugins import Plugins, Registry, is_ours
 from sensorium.readings import Array
+from sensorium.record.calibration import white_variances
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
@@ -38,6 +39,7 @@ class MappedSensor:
         constants: its constants, e.g. ``"joint_names"``.
         mounts: name of each mount; empty if its fields have no mount axis.
         rate_hz: samples per second.
+        prefixes: start of the names of knobs -> field, e.g. ``"gyro"``.
     """
 
     name: str
@@ -47,6 +49,7 @@ class MappedSensor:
     constants: Mapping[str, Any] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     rate_hz: float = 0.0
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_description(cls, name: str, about: Mapping[str, Any]) -> MappedSensor:
@@ -55,6 +58,7 @@ class MappedSensor:
         return cls(
             name, about["kind"], specs, about.get("cfg", {}), about.get("constants", {}),
             tuple(about.get("mounts", ())), float(about.get("rate_hz", 0.0)),
+            about.get("prefixes", {}),
         )  # fmt: skip
 
     def field(self, name: str = "", **wanted: Any) -> FieldSpec | None:
@@ -63,6 +67,12 @@ class MappedSensor:
             if name in ("", spec.name) and all(getattr(spec, key) == value for key, value in wanted.items()):
                 return spec
         return None
+
+
+    def variances(self, spec: FieldSpec) -> Array | None:
+        """Return the variances of the white noise of a field, see `calibration.white_variances`."""
+        prefix = next((each for each, name in self.prefixes.items() if name == spec.name), "")
+        return white_variances(self.cfg, spec, prefix, self.rate_hz)
 
 
 class Samples:
@@ -129,6 +139,7 @@ class Channel:
         varying: path of a sequence that differs in length from message to message.
         frame: end of the name of the frame in the header, see `names.OPTICAL`; ``"world"`` for the world's frame. A
             `child_frame_id` of the message is the sensor's frame.
+        errors: further `columns` of measured samples, such as covariances; true ones have none.
     """
 
     message: str
@@ -138,6 +149,7 @@ class Channel:
     columns: Callable[[Samples], Columns]
     varying: str = ""
     frame: str = ""
+    errors: Callable[[Samples], Columns] | None = None
 
 
 Mapper = Callable[[MappedSensor], Iterable[Channel]]

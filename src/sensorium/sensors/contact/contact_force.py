@@ -24,7 +24,7 @@ from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded
-from sensorium.compute.addresses import floats_at
+from sensorium.compute.rows import floats_at
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline

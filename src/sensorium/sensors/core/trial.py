@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from sensorium import registry
 from sensorium.engines.base import ARRAYS
@@ -32,6 +35,43 @@ class HookError(RegistrationError):
     def __init__(self, message: str, rule: str) -> None:
         super().__init__(message)
         self.rule = rule
+
+
+class _KernelsOnly(TorchFunctionMode):
+    """Refuses torch operations of a plugin while its hooks are recorded, since those are not replayed.
+
+    Views of tensors and new constants are permitted.
+    """
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        versions = [each._version for each in given]
+        result = func(*args, **kwargs)
+        memory = {each.untyped_storage().data_ptr() for each in given}
+        made = (each for each in tree_leaves(result) if isinstance(each, torch.Tensor))
+        computes = any(each.untyped_storage().data_ptr() not in memory for each in made)
+        if (given and computes) or versions != [each._version for each in given] or func.__name__ in _TO_HOST:
+            frame = sys._getframe(1)
+            module = frame.f_globals.get("__name__", "")
+            if not module.startswith("sensorium.") or module in _FOR_HOOKS:
+                raise HookError(
+                    f"{self._owner}: a hook marked @recorded calls the torch operation {func.__name__} "
+                    f"({frame.f_code.co_filename}:{frame.f_lineno}), which would run only once. Remove @recorded, or "
+                    "write a kernel; compute constants in setup.",
+                    "recorded_hooks_follow_rows",
+                )
+        return result
+
+
+_TO_HOST = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__".split())
+"""Torch operations that read values on the host."""
+_FOR_HOOKS = "sensorium.measurement.record", "sensorium.measurement.stage_key"
+"""Modules that call torch on behalf of a hook."""
 
 
 @contextmanager
@@ -92,8 +132,14 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
                 _try_raw(hooks.fused, {"raw": buffers.truth, "slot": buffers.slot}, owner, buffers.slot_timeline)
             if hooks.compute:
                 _try_raw(hooks.compute, {"truth": buffers.truth, "measured": buffers.slot}, owner)
-            for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():
+            with _KernelsOnly(owner):
+                segments = SensorWork(buffers, sensor.compute_on.all_envs).before_chain()
+            for segment in segments:
                 segment.run()
+    except HookError:
+        raise
+    except RegistrationError as error:
+        raise HookError(f"{owner}: {error_location(error, type(sensor))} {error}", "shapes_and_dtypes") from error
     except SensoriumError:
         raise
     except Exception as error:
