@@ -303,6 +303,59 @@ def test_kitti_scans_and_poses_rebuild_the_hall(
     assert np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
 
 
+def test_kitti_oxts_and_point_times(tmp_path: Path) -> None:
+    """Values of the navigation system are those of the trajectory, and each point has the time of its ray."""
+    path = flight()
+    beams = sn.patterns.SpinningPatternCfg(elevations=(-10.0, 0.0, 10.0), rate_hz=5.0, cycle_interval=0.005)
+    sensors = [
+        sn.LidarCfg(name="lidar", body="body", pattern=beams, rate_hz=5.0, fields=("points_b", "time_offset")),
+        sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.1, delay=0.02),
+        sn.GnssCfg(name="gnss", body="body", rate_hz=4.0, origin=(48.0, 8.0, 200.0)),
+    ]
+    scene = sn.Scene(sn.TrajectoryEngine(path, 0.005, world=hall.shapes()), sensors, seed=0)
+    scene.publish(poses=True)
+    scene.reset()
+    cursor, readings = scene.sample_cursor(), []
+    readings += scene.publish(poses=True, since=cursor).values()
+    while scene.engine.ticks_left:
+        scene.step()
+        readings += scene.publish(poses=True, since=cursor).values()
+    alone = [reading for reading in readings if reading.name != "imu"]
+    needs = ["oxts: gnss needs an IMU with poses at the same times", "gnss (gnss): only the scans of lidar are written"]
+    assert write_kitti(alone, tmp_path / "alone") == needs
+    notes = write_kitti(readings, tmp_path)
+    assert notes == ["oxts: its values are up to 250 ms from their scans"]  # the last pose of the IMU did not arrive
+    folder = tmp_path / "sequences/00"
+    times, scans = np.loadtxt(folder / "oxts/times.txt"), np.loadtxt(folder / "times.txt")
+    assert np.abs(times - scans)[:-1].max() <= 0.1 + 1e-9 and np.unique(
+        np.round(times / 0.25) - times / 0.25
+    ).tolist() == [0.0]
+    rows = np.array([np.loadtxt(each) for each in sorted((folder / "oxts/data").iterdir())])
+    motion = path.at(times)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
+    yaw, pitch, roll = turn.as_euler("ZYX").T
+    level = Rotation.from_euler("z", yaw[:, None]).inv()
+    force = motion.lin_acc + np.array([0.0, 0.0, 9.81])
+    np.testing.assert_allclose(rows[:, 3:6], np.stack([roll, pitch, yaw], 1), atol=2e-6)
+    np.testing.assert_allclose(rows[:, [7, 6]], motion.lin_vel[:, :2], atol=1e-5)
+    np.testing.assert_allclose(rows[:, 8:11], level.apply(motion.lin_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 11:14], turn.inv().apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 14:17], level.apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 17:20], turn.inv().apply(motion.ang_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 20:23], level.apply(motion.ang_vel), atol=1e-5)
+    assert (rows[:, 23:25] == 0.0).all() and (rows[:, 25:] == -1.0).all()
+    east, north = 6378137.0 * np.cos(np.radians(48.0)), 6378137.0  # a sphere is off by less than 1 %
+    np.testing.assert_allclose(np.radians(rows[:, 1] - 8.0) * east, motion.pos[:, 0], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(np.radians(rows[:, 0] - 48.0) * north, motion.pos[:, 1], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(rows[:, 2] - 200.0, motion.pos[:, 2], atol=1e-3)
+    lidar = [each for each in readings if each.name == "lidar"]
+    for number, reading in enumerate(lidar):
+        hit = np.isfinite(reading.points_b[0]).all(axis=1)
+        point_times = np.fromfile(folder / f"point_times/{number:06d}.bin", np.float32)
+        np.testing.assert_array_equal(point_times, reading.time_offset[0][hit])
+        assert len(point_times) == (folder / f"velodyne/{number:06d}.bin").stat().st_size / 16 and point_times.min() < 0
+
+
 def test_sensors_without_poses_are_named(tmp_path: Path) -> None:
     scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [SENSORS[-1]])
     readings = list(scene.publish().values())

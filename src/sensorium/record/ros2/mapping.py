@@ -188,9 +188,7 @@ def message_mapper(name: str, *, on_request: bool = False) -> Callable[[Mapper],
     return register
 
 
-def channels_of(
-    sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw"
-) -> list[Channel]:
+def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw") -> list[Channel]:
     """Return the channels of a sensor. Of two with the same topic, the one of a plugin replaces that of a built-in.
 
     Args:
