@@ -46,7 +46,13 @@ def test_opencv_tracks_the_flight_through_the_hall() -> None:
     pieces = [sn.Trajectory(times, *flight.at(start + times)[:2]) for start in np.linspace(1.0, 70.0, 8)]
     lens = sn.lenses.PinholeLensCfg(fovy=60.0)
     camera = sn.CameraCfg(
-        name="cam", body="body", width=WIDTH, height=HEIGHT, lens=lens, data_types=("rgb", "optical_flow"), samples=4,
+        name="cam",
+        body="body",
+        width=WIDTH,
+        height=HEIGHT,
+        lens=lens,
+        data_types=("rgb", "optical_flow"),
+        samples=4,
     )
     engine = sn.TrajectoryEngine(pieces, 0.02, world=hall.shapes(), lighting=hall.lighting())
     scene, tracked = sn.Scene(engine, [camera]), []

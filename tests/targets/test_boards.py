@@ -117,5 +117,5 @@ def test_a_board_in_a_model_looks_the_same() -> None:
     here, there = image(board), sn.Scene(sn.MujocoEngine(spec), [camera()])["eye"].data
     np.testing.assert_array_equal(here.albedo.numpy(), there.albedo.numpy())
     assert np.abs(here.rgb.numpy().astype(int) - there.rgb.numpy()).max() <= 1
-    with pytest.raises(sn.UnknownNameError, match="unknown body 'armm'. Did you mean 'arm'"):
+    with pytest.raises(sn.UnknownNameError, match=r"unknown body 'armm'\. Did you mean 'arm'"):
         board.add_to(spec, "other", body="armm")

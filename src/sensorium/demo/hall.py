@@ -19,6 +19,7 @@ from sensorium.engines.trajectory.trajectory import Trajectory
 from sensorium.geometry.appearance import Light, Lighting, Material, Sky, Texture
 from sensorium.geometry.shapes import Mesh, Shape
 from sensorium.targets import apriltag
+from sensorium.targets.boards import HALF_THICKNESS
 
 Array = NDArray[np.float64]
 Opening = tuple[float, float, float, float]
@@ -57,6 +58,8 @@ TAGS = (
     *((HALF_LENGTH, y, 2.4, 180.0) for y in (-8.0, 0.0, 8.5)),
 )
 """Place of each AprilTag on a wall, m, and the azimuth that it faces, degrees; the index is the number of the tag."""
+DEPTH = HALF_THICKNESS - 9e-5
+"""Depth of the middles of the tags in the walls, m, from which they stand out as paper does."""
 GRAVITY = np.array([0.0, 0.0, -9.81])
 """Gravity in which the drone flies, m/s^2."""
 RATE = 20.0
@@ -281,8 +284,10 @@ class _Part:
 
 def _tags() -> Iterator[Shape]:
     """Yield the AprilTags."""
-    for number, (*pos, azimuth) in enumerate(TAGS):
-        c, s = (0.5 * part(0.5 * math.radians(azimuth)) for part in (math.cos, math.sin))
+    for number, (x, y, z, azimuth) in enumerate(TAGS):
+        turn = math.radians(azimuth)
+        c, s = 0.5 * math.cos(0.5 * turn), 0.5 * math.sin(0.5 * turn)
+        pos = x - DEPTH * math.cos(turn), y - DEPTH * math.sin(turn), z
         # Its x axis is horizontal, y is up, and z, which is its front, points into the hall.
         board = apriltag(number, TAG_SIZE).shape(f"tag_{number}", pos=pos, quat=(c - s, c - s, c + s, c + s))
         yield replace(board, labels=("tag",))

@@ -104,7 +104,7 @@ def chessboard(columns: int, rows: int, square: float) -> Board:
     is_black = np.add.outer(np.arange(down + 1), np.arange(across + 1)) % 2 == 0
     cells = np.pad(np.where(is_black, 0, 255).astype(np.uint8), 1, constant_values=255)
     size = (across + 3) * square, (down + 3) * square
-    points = _grid(np.arange(across) * square, np.arange(down)[::-1] * square)
+    points = _grid(square * np.arange(float(across)), square * np.arange(float(down))[::-1])
     return Board(_colored(np.kron(cells, np.ones((4 * TEXELS,) * 2, np.uint8))), size, _centred(points).reshape(-1, 3))
 
 
@@ -206,7 +206,7 @@ def _darken(light: NDArray[np.float64], start: Any, size: Any) -> None:
     light[first[0] : last[0], first[1] : last[1]] -= np.outer(down, across)
 
 
-def _grid(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _grid(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
     """Return the points at all pairs of coordinates, on the front, `[y, x, 3]`."""
     across, up = np.meshgrid(x, y)
     return np.stack([across, up, np.full_like(across, HALF_THICKNESS)], axis=-1)
@@ -214,7 +214,8 @@ def _grid(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]
 
 def _centred(points: NDArray[np.float64]) -> NDArray[np.float64]:
     middle = 0.5 * (points.min(axis=(0, 1)) + points.max(axis=(0, 1)))
-    return points - np.array([middle[0], middle[1], 0.0])
+    centred: NDArray[np.float64] = points - (middle[0], middle[1], 0.0)
+    return centred
 
 
 def _colored(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
