@@ -30,7 +30,7 @@ def test_opencv_finds_the_corners_of_tags(border: int) -> None:
     parameters.markerBorderBits = border
     parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
     tags = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_APRILTAG_36h11)
-    image = np.pad(board.pixels[..., 0], 60, constant_values=255)
+    image = np.pad(board.pixels, 60, constant_values=255)
     found, numbers, _ = cv2.aruco.ArucoDetector(tags, parameters).detectMarkers(image)
     assert sorted(numbers.reshape(-1).tolist()) == sorted(wanted)
     scale = board.pixels.shape[1] / board.size[0]

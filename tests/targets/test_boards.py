@@ -64,12 +64,12 @@ def test_a_grid_has_the_layout_of_kalibr() -> None:
         column, row = k % 3, k // 3
         left, right, low, high = *x[column], *y[row]
         np.testing.assert_allclose(corners[:, :2], [[left, low], [right, low], [right, high], [left, high]], atol=1e-9)
-    height, width = board.pixels.shape[:2]
+    height, width = board.pixels.shape
 
     def gray(points: np.ndarray) -> np.ndarray:
         columns = ((points[..., 0] / board.size[0] + 0.5) * width).astype(int)
         rows = ((0.5 - points[..., 1] / board.size[1]) * height).astype(int)
-        return board.pixels[rows, columns, 0]
+        return board.pixels[rows, columns]
 
     for sign, value in (((1, 1), 0), ((-1, -1), 0), ((1, -1), 255), ((-1, 1), 255)):
         towards = 0.004 * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * np.array(sign)  # into each tag
