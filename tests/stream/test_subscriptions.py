@@ -13,7 +13,6 @@ from streaming import DT, PATIENCE, GaugeCfg, build, running, serving, until
 
 import sensorium as sn
 from sensorium.client import subscription as subscriptions
-from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
@@ -225,7 +224,7 @@ def test_listener_of_a_removed_environment_ends_with_that_reason() -> None:
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)
-        assert sensor.why_ended == reason and not client._session.subscribers
+        assert sensor.why_ended == reason and not sensor.is_listening
 
 
 # Counters -------------------------------------------------------------------------------------------------------------
@@ -288,7 +287,9 @@ def test_bundle_that_is_longer_than_a_small_message_arrives(
     assert set(counts) == {frame}
 
 
-def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Server, sn.Client]) -> None:
+def test_record_of_lost_events_is_not_counted_as_a_sample(
+    lockstep: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Frame, age and latency stay those of the last received event."""
     _, client = lockstep
     ticker = client.blueprints.find("sensor.other.test_ticker")
@@ -301,9 +302,8 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
             seen.append((data.events_lost, subscription.stats))
         gate.wait(PATIENCE)
 
-    subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=2))
-    subscription._window = 2
-    client._session.begin(subscription)
+    monkeypatch.setattr(subscriptions, "WINDOW_SMALL", 2)
+    subscription = client.subscribe("ticker", take, queue=2)
     frames = [client.step() for _ in range(5)]
     gate.set()
     until(lambda: client.step() and seen)
