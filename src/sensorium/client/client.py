@@ -20,7 +20,7 @@ import numpy as np
 
 from sensorium import errors
 from sensorium.client import checks, client_sensor
-from sensorium.client.address import check_address, key_options
+from sensorium.client.address import key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
@@ -31,6 +31,7 @@ from sensorium.errors import ConfigError, SensoriumWarning, StreamError, Unknown
 from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
+from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
@@ -131,7 +132,8 @@ class Client:
         max_message: int = 2**30,
         local: LocalServer = LocalServer(),
     ) -> None:
-        self.address = check_address(address)
+        split("connect", address, low=1)
+        self.address = address
         checks.text("connect", "token", token, secret=True)
         checks.text("connect", "name", name)
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
