@@ -483,9 +483,7 @@ class Recorder:
 
                 envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
                 about = self._about(lambda data: rows.stack(data[0]))
-                rows = SensorRows(
-                    self._writer, order, live, track.batches, track.channels, envs, about, self._is_own
-                )
+                rows = SensorRows(self._writer, order, live, track.batches, track.channels, envs, about, self._is_own)
                 self._rows_of[name] = rows
 
     def _about(self, stack: Callable[[Sequence[Any]], Stack]) -> Any:

@@ -44,9 +44,7 @@ class Ros2Track:
         images: ImageFormat = "raw",
     ) -> None:
         self._writer = writer
-        self._messages = Ros2Messages(
-            description, envs, truth=truth, poses=truth, images=images, start_ns=start_ns
-        )
+        self._messages = Ros2Messages(description, envs, truth=truth, poses=truth, images=images, start_ns=start_ns)
         self._opened: dict[str, int] = {} if before is None else before._opened
         """Topic -> its channel."""
         self._channels = np.zeros(len(self._messages.topics), np.int64)

@@ -68,7 +68,6 @@ class MappedSensor:
                 return spec
         return None
 
-
     def variances(self, spec: FieldSpec) -> Array | None:
         """Return the variances of the white noise of a field, see `calibration.white_variances`."""
         prefix = next((each for each, name in self.prefixes.items() if name == spec.name), "")
@@ -188,9 +187,7 @@ def message_mapper(name: str, *, on_request: bool = False) -> Callable[[Mapper],
     return register
 
 
-def channels_of(
-    sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw"
-) -> list[Channel]:
+def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw") -> list[Channel]:
     """Return the channels of a sensor. Of two with the same topic, the one of a plugin replaces that of a built-in.
 
     Args:
