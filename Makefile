@@ -14,7 +14,9 @@ export PYTHONDONTWRITEBYTECODE :=
 TORCH := $(shell grep '^torch==' constraints.txt)
 # 3.12 and 3.11 come first, because every package that the tests use has wheels for them.
 PYTHON ?=
-PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
+PYTHONS = $(or $(PYTHON),python3.12 $(if $(filter 3.11,$(OLDEST)),python3.11) python3.13 python3)
+OLDEST := 3.11
+comma := ,
 PYTEST_ARGS ?=
 # Each process has torch's threads. Waiting threads must sleep instead of spinning, because another process needs the
 # core.
@@ -167,8 +169,9 @@ env-newton: WANTED = --no-deps -r $(PINS) -e .
 test-jax env-jax: VENV := .venv-jax
 env-jax: PINS := requirements-jax.txt
 env-jax: WANTED = --no-deps -r $(PINS) -e .
-# .venv-formats likewise, with the programs that read exported files.
+# .venv-formats likewise, with the programs that read exported files, of which lerobot needs Python 3.12.
 test-formats env-formats: VENV := .venv-formats
+env-formats: OLDEST := 3.12
 env-formats: PINS := requirements-formats.txt
 env-formats: WANTED = --no-deps -r $(PINS) -e .
 # .venv-rl likewise, with libraries of reinforcement learning.
@@ -206,19 +209,19 @@ env-plot env-test env-docs env-package env-mjlab env-newton env-jax env-formats 
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
 	  [ ! -e $(VENV)/.unfinished ] && \
-	  $(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  $(PY) -c 'import pip, sys; sys.exit(sys.version_info < ($(subst .,$(comma),$(OLDEST))))' 2>/dev/null; \
 	}; \
 	if sound && [ "$$(cat $(VENV)/.installed-$* 2>/dev/null)" = "$$state" ]; then exit 0; fi; \
 	if ! sound; then \
 	  found=; bare=; \
 	  for python in $(PYTHONS); do \
-	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < ($(subst .,$(comma),$(OLDEST))))' 2>/dev/null || continue; \
 	    "$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare="$$python"; continue; }; \
 	    found="$$python"; break; \
 	  done; \
 	  if [ -z "$$found" ]; then \
 	    if [ -n "$$bare" ]; then echo "$$bare lacks the venv module, which some systems package separately." >&2; \
-	    else echo "Python 3.11 or newer is required. None of these commands provides it: $(PYTHONS)." >&2; fi; \
+	    else echo "Python $(OLDEST) or newer is required. None of these commands provides it: $(PYTHONS)." >&2; fi; \
 	    echo "  Debian, Ubuntu:  sudo apt install python3 python3-venv   (or python3.12 python3.12-venv)" >&2; \
 	    echo "  Fedora:          sudo dnf install python3" >&2; \
 	    echo "  macOS:           brew install python@3.12" >&2; \

@@ -30,7 +30,7 @@ def test_opencv_finds_the_corners_of_tags(border: int) -> None:
     parameters.markerBorderBits = border
     parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
     tags = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_APRILTAG_36h11)
-    image = np.pad(board.pixels[..., 0], 60, constant_values=255)
+    image = np.pad(board.pixels, 60, constant_values=255)
     found, numbers, _ = cv2.aruco.ArucoDetector(tags, parameters).detectMarkers(image)
     assert sorted(numbers.reshape(-1).tolist()) == sorted(wanted)
     scale = board.pixels.shape[1] / board.size[0]
@@ -46,7 +46,13 @@ def test_opencv_tracks_the_flight_through_the_hall() -> None:
     pieces = [sn.Trajectory(times, *flight.at(start + times)[:2]) for start in np.linspace(1.0, 70.0, 8)]
     lens = sn.lenses.PinholeLensCfg(fovy=60.0)
     camera = sn.CameraCfg(
-        name="cam", body="body", width=WIDTH, height=HEIGHT, lens=lens, data_types=("rgb", "optical_flow"), samples=4,
+        name="cam",
+        body="body",
+        width=WIDTH,
+        height=HEIGHT,
+        lens=lens,
+        data_types=("rgb", "optical_flow"),
+        samples=4,
     )
     engine = sn.TrajectoryEngine(pieces, 0.02, world=hall.shapes(), lighting=hall.lighting())
     scene, tracked = sn.Scene(engine, [camera]), []

@@ -18,6 +18,7 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from lerobot.policies.act.processor_act import make_act_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
 from PIL import Image
+from torchvision.transforms.v2 import Resize
 
 import sensorium as sn
 from sensorium.cli import main
@@ -291,13 +292,13 @@ def test_a_policy_trains(run: Run) -> None:
     config = ACTConfig(
         input_features=inputs, output_features={"action": known["action"]}, chunk_size=2, n_action_steps=2,
         pretrained_backbone_weights=None, dim_model=64, n_heads=4, dim_feedforward=128, n_encoder_layers=1,
-        n_vae_encoder_layers=1, use_vae=False, dropout=0.0, device="cpu",
+        n_vae_encoder_layers=1, use_vae=False, dropout=0.0, pre_norm=True, device="cpu",
     )  # fmt: skip
     torch.manual_seed(0)
-    data = opened(root, delta_timestamps={"action": [0.0, 0.05]})
+    data = opened(root, delta_timestamps={"action": [0.0, 0.05]}, image_transforms=Resize((32, 48)))
     policy, (prepare, _) = ACTPolicy(config), make_act_pre_post_processors(config, data.meta.stats)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
-    loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, drop_last=True)
+    loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, drop_last=True)
     losses = []
     for batch in itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), 100):
         loss, _ = policy(prepare(batch))
@@ -305,4 +306,4 @@ def test_a_policy_trains(run: Run) -> None:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert np.isfinite(losses).all() and np.mean(losses[-10:]) < 0.7 * np.mean(losses[:10])
+    assert np.isfinite(losses).all() and np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])

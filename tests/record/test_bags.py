@@ -339,6 +339,39 @@ def test_frames_of_lerobot_are_the_messages_of_the_slowest_topic(
     assert "no reading is in this time span" in capsys.readouterr().err and not (tmp_path / "late").exists()
 
 
+def test_frames_of_lerobot_at_a_rate(tmp_path: Path) -> None:
+    """Commands become the action with the names of their joints; a message with impossible contents is omitted."""
+    names = ["hip", "knee"]
+
+    def joints(k: int, position: list[float]) -> Any:
+        return make(
+            "sensor_msgs/msg/JointState",
+            header=header(START + k * STEP),
+            name=names,
+            position=np.array(position, float),
+        )
+
+    messages = [(k * STEP, "/joints", joints(k, [k, -k])) for k in range(100)]
+    messages += [(k * STEP, "/commands", joints(k, [0.5 * k, 1.0])) for k in range(0, 100, 4)]
+    messages += [
+        (k * STEP, "/pose", pose(WXYZ if k != 20 else (0, 0, 0, 0), k, START + k * STEP)) for k in range(0, 100, 5)
+    ]
+    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, messages), tmp_path / "set"
+    options = ("--fps", "10", "--feature", "state=joints,pose.pos_w", "--feature", "action=commands.position")
+    assert main(["export", str(path), "--to", str(out), "--format", "lerobot", *options]) == 0
+    info = json.loads((out / "meta/info.json").read_text())
+    assert info["fps"] == 10 and info["features"]["action"]["names"] == [
+        "commands.position.hip",
+        "commands.position.knee",
+    ]
+    frames = pytest.importorskip("pyarrow.parquet").read_table(out / "data/chunk-000/file-000.parquet").to_pydict()
+    ticks = [round(k * 0.1 * 1e9 / STEP) for k in range(len(frames["index"]))]
+    assert len(ticks) == info["total_frames"] == 20 and ticks[:3] == [0, 5, 10]
+    assert [row[0] for row in frames["action"]] == [0.5 * (tick // 4 * 4) for tick in ticks]
+    assert [row[:2] for row in frames["observation.state"]] == [[tick, -tick] for tick in ticks]
+    assert [row[2] for row in frames["observation.state"]] == [tick if tick != 20 else 15 for tick in ticks]
+
+
 def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
     """Devices count from their start, a map is a day old, and a topic sets its stamps from its second message on.
 
@@ -460,7 +493,7 @@ def test_more_images_and_clouds(tmp_path: Path) -> None:
         "/packed_bayer": make("sensor_msgs/msg/CompressedImage", format="bayer_gbrg8; png compressed ",
                               data=png(mosaic(ramp("uint8", 1), "gbrg"))),
         "/uyvy": image("yuv422", YUV, 0), "/yuyv": image("yuv422_yuy2", YUV[..., [1, 0, 3, 2]], 0),
-        "/signed": image("16SC1", SIGNED, 0),
+        "/signed": image("16SC1", SIGNED, 0), "/noise": image("bayer_grbg8", PIXELS[..., 0], 0),
         "/mm": compressed_depth("16UC1; compressedDepth png", DEPTH),
         "/inverse": compressed_depth("32FC1; compressedDepth png", QUANTISED, 1e4, -40.0),
         "/rvl": make("sensor_msgs/msg/CompressedImage", format="16UC1; compressedDepth rvl", data=np.ones(40, "u1")),
@@ -478,6 +511,9 @@ def test_more_images_and_clouds(tmp_path: Path) -> None:
                 assert found[name]["image"].dtype == expected.dtype, name
                 np.testing.assert_array_equal(found[name]["image"][0, 1:-1, 1:-1], expected[1:-1, 1:-1], err_msg=name)
         assert sum("bayer" in name for name in found) == 9
+        for channel in range(3):  # the colour of each pixel itself is kept
+            known = mosaic(np.eye(3, dtype=np.uint8)[[[channel] * 6] * 4], "grbg") > 0
+            np.testing.assert_array_equal(found["noise"]["image"][0, ..., channel][known], PIXELS[..., 0][known])
         np.testing.assert_array_equal(found["signed"]["image"][0, ..., 0], SIGNED)
         u, y, v, _ = np.moveaxis(YUV.astype(float), -1, 0)
         red = 255 / 219 * (y - 16) + 255 / 112 * 0.701 * (v - 128)

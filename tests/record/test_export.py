@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 from kitti_drive import INTRINSICS, LANDMARKS, drive
 from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
@@ -247,8 +248,8 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
     assert notes == [
-        f"imu: the true velocity and biases, {UNKNOWN}",
         "round: 1: the intrinsics of its lens; sensorium calib may write them in other formats",
+        f"imu: the true velocity and biases, {UNKNOWN}",
     ]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
@@ -287,12 +288,72 @@ def test_kitti_scans_and_poses_rebuild_the_hall(
         seen = (scan[:, :3] @ change[:, :3].T) @ pose[:, :3].T + pose[:, 3]  # in the first camera frame
         points.append(start.apply(seen @ change[:, :3]) + origin)
         assert 0.0 <= scan[:, 3].min() and scan[:, 3].max() < 1.0
-    world = [shape.mesh.vertices[shape.mesh.faces] for shape in hall.shapes() if shape.mesh is not None]
+    world = []
+    for shape in hall.shapes():
+        if shape.mesh is not None:
+            world.append(shape.mesh.vertices[shape.mesh.faces])
+        else:  # the plates of the tags
+            corners = np.array(trimesh.creation.box(2.0 * np.array(shape.size)).triangles).reshape(-1, 3)
+            turned = Rotation.from_quat(np.roll(shape.quat, -1)).apply(corners) + shape.pos
+            world.append(turned.reshape(-1, 3, 3))
     cloud = np.concatenate(points)
     assert len(cloud) > 8000
     cloud = cloud[::10]
     foot, _ = nearest_on_triangles(cloud, np.concatenate(world))
     assert np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
+
+
+def test_kitti_oxts_and_point_times(tmp_path: Path) -> None:
+    """Values of the navigation system are those of the trajectory, and each point has the time of its ray."""
+    path = flight()
+    beams = sn.patterns.SpinningPatternCfg(elevations=(-10.0, 0.0, 10.0), rate_hz=5.0, cycle_interval=0.005)
+    sensors = [
+        sn.LidarCfg(name="lidar", body="body", pattern=beams, rate_hz=5.0, fields=("points_b", "time_offset")),
+        sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.1, delay=0.02),
+        sn.GnssCfg(name="gnss", body="body", rate_hz=4.0, origin=(48.0, 8.0, 200.0)),
+    ]
+    scene = sn.Scene(sn.TrajectoryEngine(path, 0.005, world=hall.shapes()), sensors, seed=0)
+    scene.publish(poses=True)
+    scene.reset()
+    cursor, readings = scene.sample_cursor(), []
+    readings += scene.publish(poses=True, since=cursor).values()
+    while scene.engine.ticks_left:
+        scene.step()
+        readings += scene.publish(poses=True, since=cursor).values()
+    alone = [reading for reading in readings if reading.name != "imu"]
+    needs = ["oxts: gnss needs an IMU with poses at the same times", "gnss (gnss): only the scans of lidar are written"]
+    assert write_kitti(alone, tmp_path / "alone") == needs
+    notes = write_kitti(readings, tmp_path)
+    assert notes == ["oxts: its values are up to 250 ms from their scans"]  # the last pose of the IMU did not arrive
+    folder = tmp_path / "sequences/00"
+    times, scans = np.loadtxt(folder / "oxts/times.txt"), np.loadtxt(folder / "times.txt")
+    assert np.abs(times - scans)[:-1].max() <= 0.1 + 1e-9 and np.unique(
+        np.round(times / 0.25) - times / 0.25
+    ).tolist() == [0.0]
+    rows = np.array([np.loadtxt(each) for each in sorted((folder / "oxts/data").iterdir())])
+    motion = path.at(times)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
+    yaw, pitch, roll = turn.as_euler("ZYX").T
+    level = Rotation.from_euler("z", yaw[:, None]).inv()
+    force = motion.lin_acc + np.array([0.0, 0.0, 9.81])
+    np.testing.assert_allclose(rows[:, 3:6], np.stack([roll, pitch, yaw], 1), atol=2e-6)
+    np.testing.assert_allclose(rows[:, [7, 6]], motion.lin_vel[:, :2], atol=1e-5)
+    np.testing.assert_allclose(rows[:, 8:11], level.apply(motion.lin_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 11:14], turn.inv().apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 14:17], level.apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 17:20], turn.inv().apply(motion.ang_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 20:23], level.apply(motion.ang_vel), atol=1e-5)
+    assert (rows[:, 23:25] == 0.0).all() and (rows[:, 25:] == -1.0).all()
+    east, north = 6378137.0 * np.cos(np.radians(48.0)), 6378137.0  # a sphere is off by less than 1 %
+    np.testing.assert_allclose(np.radians(rows[:, 1] - 8.0) * east, motion.pos[:, 0], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(np.radians(rows[:, 0] - 48.0) * north, motion.pos[:, 1], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(rows[:, 2] - 200.0, motion.pos[:, 2], atol=1e-3)
+    lidar = [each for each in readings if each.name == "lidar"]
+    for number, reading in enumerate(lidar):
+        hit = np.isfinite(reading.points_b[0]).all(axis=1)
+        point_times = np.fromfile(folder / f"point_times/{number:06d}.bin", np.float32)
+        np.testing.assert_array_equal(point_times, reading.time_offset[0][hit])
+        assert len(point_times) == (folder / f"velodyne/{number:06d}.bin").stat().st_size / 16 and point_times.min() < 0
 
 
 def test_sensors_without_poses_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.errors import ArgumentError
+from sensorium.errors import ArgumentError, MissingDependencyError, UnknownNameError
 from sensorium.readings import Reading
 from sensorium.record import Mark
 from sensorium.record.export import write_lerobot
-from sensorium.record.export.lerobot import period_of
+from sensorium.record.export.lerobot import Vector, period_of
 from sensorium.spec import FieldSpec
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -227,3 +228,63 @@ def test_a_recording_without_frames(tmp_path: Path) -> None:
         write_lerobot(readings((spec,), range(1), x=np.zeros(1)), tmp_path, dt=DT, period=1, sensors=["eye"])
     with pytest.raises(ArgumentError, match="env: got 4"):
         write_lerobot(readings((spec,), range(2), x=np.zeros(2)), tmp_path, dt=DT, period=1, sensors=["eye"], env=4)
+
+
+def test_features_of_chosen_sensors(tmp_path: Path) -> None:
+    """Windows hold the newest captures of each environment, none from before its reset; others are a vector each."""
+    engine = sn.TensorEngine(2, DT, bodies=["b"], motion=lambda t: {"body_pos_w": (t, 2.0 * t, 0.0)})
+    arms = [sn.BodyStateCfg(name=name, body="b", rate_hz=rate, fields=("pos_w",), noise={"pos_w": 0.1})
+            for name, rate in (("skin", 100.0), ("hand", 50.0), ("eye", 50.0))]  # fmt: skip
+    scene = sn.Scene(engine, arms)
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in ("skin", "hand", "eye")}
+    window = np.repeat(scene["skin"].read().pos_w[:, None].numpy(), 3, axis=1)
+    with scene.record(tmp_path / "run.mcap") as recorder:
+        for step in range(12):
+            if step == 5:
+                scene.reset([1])
+                window[1] = scene["skin"].read().pos_w[1]
+            kept["skin"].append(window.copy())
+            for name in ("hand", "eye"):
+                kept[name].append(scene[name].read().pos_w.numpy().copy())
+            recorder.log("action", np.zeros((2, 1), np.float32))
+            for tick in range(4):
+                scene.update()
+                if tick % 2:
+                    window = np.concatenate([window[:, 1:], scene["skin"].read().pos_w[:, None].numpy()], axis=1)
+    export = ["export", str(tmp_path / "run.mcap"), "--to", str(tmp_path / "set"), "--format", "lerobot"]
+    assert main([*export, "--feature", "state=hand.pos_w", "--feature", "tactile=skin:3"]) == 0
+    frames, episodes, info = read(tmp_path / "set")
+    assert [each["length"] for each in episodes] == [5, 12, 7]
+    names = info["features"]["observation.tactile"]["names"]
+    assert names[0] == "skin[-2].pos_w.x" and names[-1] == "skin[0].pos_w.z" and len(names) == 9
+    rows = [(1, step) for step in range(5)] + [(0, step) for step in range(12)] + [(1, step) for step in range(5, 12)]
+    for feature, name in (("tactile", "skin"), ("state", "hand"), ("eye", "eye")):
+        expected = [kept[name][step][env].reshape(-1) for env, step in rows]
+        np.testing.assert_allclose(frames[f"observation.{feature}"], expected, rtol=1e-6)
+
+
+def test_wrong_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = FieldSpec("x", (), (), "float32", "m", "", "vector", "scalar")
+    every = readings((spec,), range(40), x=np.arange(40.0, dtype=np.float32))
+    for item in ("hand", "eye.y"):
+        with pytest.raises(UnknownNameError, match=f"{item}.*Known: eye"):
+            write_lerobot(every, tmp_path, dt=DT, period=10, sensors=["eye"], features={"state": Vector((item,))})
+    for text in ("state", "state=", "state=eye:0", "state=eye:x", "=eye", "a b=eye"):
+        with pytest.raises(ArgumentError, match="expected NAME=SENSOR"):
+            Vector.parse(text)
+    assert Vector.parse("state=a/b,c.d:5") == ("state", Vector(("a/b", "c.d"), 5))
+    assert main(["export", str(tmp_path / "none.mcap"), "--to", str(tmp_path), "--format", "csv", "--video"]) == 2
+    assert "--format lerobot" in capsys.readouterr().err
+
+
+def test_far_distances_and_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL")
+    spec = FieldSpec("depth", ("height", "width", "channel"), (2, 2, 1), "float32", "m", "", "vector", "image")
+    far = np.full((3, 2, 2, 1), 70.0, np.float32)
+    notes = write_lerobot(readings((spec,), range(3), depth=far), tmp_path, dt=DT, period=1, sensors=["eye"])
+    assert notes == ["eye: distances above 65.535 m, which are saved as 65.535 m"]
+    monkeypatch.setitem(sys.modules, "av", None)
+    rgb = FieldSpec("rgb", ("height", "width", "rgb"), (2, 2, 3), "uint8", "1", "", "vector", "image")
+    images = readings((rgb,), range(3), rgb=np.zeros((3, 2, 2, 3), np.uint8))
+    with pytest.raises(MissingDependencyError, match="PyAV"):
+        write_lerobot(images, tmp_path, dt=DT, period=1, sensors=["eye"], video=True)

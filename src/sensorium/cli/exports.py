@@ -25,7 +25,7 @@ Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "r
 HOLDS = {
     "euroc": "measured values of IMUs and cameras, and the true poses, velocities and biases of one sensor",
     "tum": "the true poses of sensors",
-    "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
+    "kitti": "the measured scans of one lidar with its poses, images of 8 bits, and true values of GNSS and IMU",
 }
 """Format -> its content; tables hold all values, and rosbag2 all values for which a message exists."""
 TABLES = ("csv", "npz", "parquet")
@@ -48,7 +48,8 @@ class Export:
     euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses;
     with its velocities and biases if the recording has states (sensorium run --states).
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
-    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
+    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras, the
+    firing times of points (point_times), and the true values of the first GNSS receiver and IMU (oxts).
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
     and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks. --feature, --fps and
     --video are for this format.
@@ -149,11 +150,13 @@ class Export:
         Raises:
             ArgumentError: no sensor has poses.
         """
+        from sensorium.readings import STATES
         from sensorium.record.archive import stem_of
         from sensorium.record.export import write_tum
 
         failures: dict[str, ArgumentError] = {}
-        names = self.sensor or tuple(replay.description.sensors)
+        sensors = replay.description.sensors
+        names = self.sensor or tuple(name for name in sensors if sensors[name]["kind"] != STATES)
         for name in names:
             path = root / f"{stem_of(name)}.tum"
             try:

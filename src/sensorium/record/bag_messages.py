@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -117,7 +118,16 @@ def _value(
     if axes is None:
         axes = DEFAULT_AXES.get(values.shape, ("row",)) if values.ndim < 2 else ()
     shape = (MAX_POINTS, *values.shape[1:]) if axes[:1] == ("event",) else values.shape
-    return Value(FieldSpec(name, axes, shape, values.dtype.name, unit, frame, kind, role), read_only(values))
+    return Value(_spec(name, axes, shape, values.dtype, unit, frame, kind, role), read_only(values))
+
+
+@lru_cache(maxsize=1024)
+def _spec(
+    name: str, axes: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype[Any], unit: str, frame: str, kind: Kind,
+    role: Role,
+) -> FieldSpec:  # fmt: skip
+    """Return the description of a field, which most messages of a topic share."""
+    return FieldSpec(name, axes, shape, dtype.name, unit, frame, kind, role)
 
 
 def _xyz(vector: Any) -> Array:

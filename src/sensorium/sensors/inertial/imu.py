@@ -221,9 +221,10 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields."""
         declared = super().fields()
-        found = {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
-        unit = self.cfg.magnetic_unit
-        return found if unit is None or "mag_b" not in found else {**found, "mag_b": replace(found["mag_b"], unit=unit)}
+        fields = {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        if "mag_b" in fields and self.cfg.magnetic_unit is not None:
+            fields["mag_b"] = replace(fields["mag_b"], unit=self.cfg.magnetic_unit)
+        return fields
 
     @cached_property
     def acceleration_source(self) -> str:
