@@ -35,7 +35,7 @@ from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
@@ -231,7 +231,12 @@ class Client:
                 "rate_hz": info.rate_hz,
                 "fields": [spec.to_dict() for spec in info.specs],
                 **({"mounts": list(info.mounts)} if info.mounts else {}),
-                **({"constants": dict(info.constants)} if info.constants else {}),
+                **{key: info.constants[key] for key in IN_CONSTANTS if key in info.constants},
+                **(
+                    {"constants": rest}
+                    if (rest := {key: value for key, value in info.constants.items() if key not in IN_CONSTANTS})
+                    else {}
+                ),
                 "cfg": dict(info.cfg),
             }
             for info in self.streams.values()

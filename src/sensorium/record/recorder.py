@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, ScheduleError, SensoriumWarning, shown
-from sensorium.readings import Array, Reading, read_only
+from sensorium.readings import Array, Reading, SceneDescription, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
