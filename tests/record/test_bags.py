@@ -321,12 +321,26 @@ def test_late_messages_are_exported_in_order_of_their_stamps(tmp_path: Path) -> 
 def test_frames_of_lerobot_are_the_messages_of_the_slowest_topic(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Messages that come 5 ms early or late make one frame each; a stamp of 0 is captured on arrival."""
+    """Messages that come 5 ms early or late make one frame each; a stamp of 0 is captured on arrival. The slower poses
+    of a frame are not in the data set.
+    """
     times = [10**8 + k * 10**9 // 30 + (-1) ** k * 5_000_000 for k in range(61)]
     slow = [(time, "/slow", gyro(float(k), START + time if k != 5 else 0)) for k, time in enumerate(times)]
     fast = [(time, "/fast", pose((1.0, 0.0, 0.0, 0.0), 0.0, START + time)) for time in range(0, 22 * 10**8, 5_000_000)]
-    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast]), str(tmp_path / "set")
+    frames = [
+        (
+            time,
+            "/tf",
+            make(
+                "tf2_msgs/msg/TFMessage",
+                transforms=[transform("map", "odom", START + time, (0, 0, 0), Rotation.identity())],
+            ),
+        )
+        for time in (10**9, 2 * 10**9)
+    ]
+    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast, *frames]), str(tmp_path / "set")
     assert main(["export", str(path), "--to", out, "--format", "lerobot"]) == 0
+    assert "not exported: poses of frames: tf/odom; add some with --sensor or --feature" in capsys.readouterr().out
     info = json.loads((tmp_path / "set/meta/info.json").read_text())
     assert (info["fps"], info["total_frames"]) == (30, 61)
     with sn.replay(path) as replay:

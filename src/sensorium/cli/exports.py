@@ -175,7 +175,8 @@ class Export:
 
         about, is_bag = replay.description, replay.description.engine == "rosbag2"
         features = dict(map(Vector.parse, self.feature))
-        names = [name for name in self.sensor or about.sensors if replay.counts[name]]
+        given = self.sensor or tuple(name for name in about.sensors if name not in self._frames(replay))
+        names = [name for name in given if replay.counts[name]]
         rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
         slowest = min(rates, key=lambda name: rates[name], default="")
         period = 1.0 / (rates[slowest] * about.dt) if slowest else 1.0
@@ -188,7 +189,7 @@ class Export:
         described = {**about.sensors, **replay.log_descriptions}
         constants = {name: each.get("constants", {}) for name, each in described.items()}
         return write_lerobot(
-            (reading for reading in follow(self.sensor) if not is_bag or reading.valid[0]),
+            (reading for reading in follow(given) if not is_bag or reading.valid[0]),
             root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
@@ -199,6 +200,13 @@ class Export:
                 if (labels := each.get("joint_names") or each.get("actuator_names"))
             },
         )  # fmt: skip
+
+    def _frames(self, replay: Replay) -> list[str]:
+        """Return the sensors with poses of frames that are not requested; a robot has many."""
+        return [
+            name for name, each in replay.description.sensors.items()
+            if each["kind"] == "tf_message" and not self.sensor and not any(name in text for text in self.feature)
+        ]  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:
         """Return one message for each part of the recording that the format does not hold."""
@@ -215,6 +223,8 @@ class Export:
             found.append(f"the date: times count from {replay.start_ns} ns; --format tum, euroc and rosbag2 add it")
         if self.format == "lerobot":
             found.append("the ground truth, and the times at which values arrived")
+            if frames := self._frames(replay):
+                found.append(f"poses of frames: {listed(frames, 8)}; add some with --sensor or --feature")
         if self.format not in LOGGED:
             parts = [*replay.logs, *(["marks"] if replay.marks else [])]
             if parts:
