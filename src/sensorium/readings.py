@@ -83,6 +83,7 @@ class Sample:
 
     Attributes:
         name: the sensor's name.
+        info: description of the stream; None if no server sent the data.
         frame: number of the frame on the server; all data of a frame share it. -1 if no server sent the data.
         seq: number of the message in its stream; a gap means that this listener missed messages. -1 as above.
         tick: physics tick of the frame.
@@ -101,6 +102,7 @@ class Sample:
 
     if TYPE_CHECKING:
         name: str
+        info: StreamInfo | None
         frame: int
         seq: int
         tick: int

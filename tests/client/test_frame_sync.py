@@ -31,7 +31,7 @@ class Data:
 
     name: str
     frame: int
-    server: int = field(default=1, kw_only=True)
+    server: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         return f"{self.name}{self.frame}"
@@ -63,7 +63,7 @@ class FakeHandle:
     number: int = 0
 
     def is_current(self, data: Data) -> bool:
-        return data.server == self.client.servers
+        return data.server == self.client.restarts
 
     def lost_events(self, frame: int, tick: int, time_ns: int, count: int) -> Missing:
         return Missing(self.options["name"], frame, count)
@@ -79,7 +79,7 @@ class FakeClient:
         self.names = names
         self.handles = list[FakeHandle]()
         self.order = list[str]()
-        self.servers = 1
+        self.restarts = 0
 
     @property
     def streams(self) -> dict[str, StreamInfo]:
@@ -90,8 +90,7 @@ class FakeClient:
             raise UnknownNameError("sensor", name, self.names)
         return self._handle(name, callback, {"name": name, **options})
 
-    def on_frame(self, callback: Callable[[Any], None], on_restart: Callable[[], None]) -> FakeHandle:
-        self.on_restart = on_restart
+    def on_frame(self, callback: Callable[[Any], None]) -> FakeHandle:
         return self._handle("", callback, {})
 
     def _handle(self, name: str, callback: Callable[[Any], None], options: dict[str, Any]) -> FakeHandle:
@@ -107,10 +106,6 @@ class FakeClient:
             elif name is None:
                 messages = tuple((each.number, 1, 0) for each in self.handles if each.options.get("name") in due)
                 handle.callback(Done(frame, messages=messages))
-
-    def restart(self) -> None:
-        self.servers += 1
-        self.on_restart()
 
     def end(self, reason: str) -> None:
         for handle in self.handles:
@@ -385,11 +380,11 @@ def test_sync_continues_after_a_restart_of_the_server_without_earlier_data() -> 
     fill(sync, range(3))
     waiting = Call(lambda: sync.get(3, LONG))
     assert waiting.is_waiting()
-    sync.client.restart()
+    sync.client.restarts += 1
+    sync.add("lidar", Data("lidar", 0, server=0))
+    sync.add("imu", Data("imu", 1, server=1))
     with pytest.raises(StaleError, match="frame 3 was dropped, because the server restarted"):
         waiting.result()
-    sync.add("lidar", Data("lidar", 0, server=1))
-    sync.add("imu", Data("imu", 1, server=2))
     sync.announce(1, ["imu"])
     assert shown(sync.get(1)) == {"imu": "imu1", "lidar": "None"}
     assert (sync.newest, sync.ended) == (1, {})

@@ -144,7 +144,7 @@ ECHO = "%time,field.header.stamp,field.header.frame_id,field.pose.pose.position.
         table("# t,x,y,z,qx,qy,qz,qw", XYZW),
         table("timestamp [ns];pos_x [mm];pos_y [mm];pos_z [mm];qw;qx;qy;qz", ORDER, ";", 9, 1e-3),
         table("tx(cm) ty(cm) tz(cm) qw qx qy qz time_us", [*ORDER[1:], 0], " ", 6, 1e-2),
-        table(ECHO, [0, 0, -1, *XYZW[1:], 1], digits=9),
+        table(ECHO, [1, 0, -1, *XYZW[1:], 1], digits=9),
         table("env,tick,time,pose_pos.x,pose_pos.y,pose_pos.z,pose_quat.w,pose_quat.x,pose_quat.y,pose_quat.z",
               [1, 1, *ORDER]),
         table("#timestamp, p_RS_R_x [m], p_RS_R_y [m], p_RS_R_z [m], q_RS_w [], q_RS_x [], q_RS_y [], q_RS_z [], "

@@ -460,7 +460,7 @@ def test_more_images_and_clouds(tmp_path: Path) -> None:
         "/packed_bayer": make("sensor_msgs/msg/CompressedImage", format="bayer_gbrg8; png compressed ",
                               data=png(mosaic(ramp("uint8", 1), "gbrg"))),
         "/uyvy": image("yuv422", YUV, 0), "/yuyv": image("yuv422_yuy2", YUV[..., [1, 0, 3, 2]], 0),
-        "/signed": image("16SC1", SIGNED, 0),
+        "/signed": image("16SC1", SIGNED, 0), "/noise": image("bayer_grbg8", PIXELS[..., 0], 0),
         "/mm": compressed_depth("16UC1; compressedDepth png", DEPTH),
         "/inverse": compressed_depth("32FC1; compressedDepth png", QUANTISED, 1e4, -40.0),
         "/rvl": make("sensor_msgs/msg/CompressedImage", format="16UC1; compressedDepth rvl", data=np.ones(40, "u1")),
@@ -478,6 +478,9 @@ def test_more_images_and_clouds(tmp_path: Path) -> None:
                 assert found[name]["image"].dtype == expected.dtype, name
                 np.testing.assert_array_equal(found[name]["image"][0, 1:-1, 1:-1], expected[1:-1, 1:-1], err_msg=name)
         assert sum("bayer" in name for name in found) == 9
+        for channel in range(3):  # the colour of each pixel itself is kept
+            known = mosaic(np.eye(3, dtype=np.uint8)[[[channel] * 6] * 4], "grbg") > 0
+            np.testing.assert_array_equal(found["noise"]["image"][0, ..., channel][known], PIXELS[..., 0][known])
         np.testing.assert_array_equal(found["signed"]["image"][0, ..., 0], SIGNED)
         u, y, v, _ = np.moveaxis(YUV.astype(float), -1, 0)
         red = 255 / 219 * (y - 16) + 255 / 112 * 0.701 * (v - 128)

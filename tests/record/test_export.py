@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 from kitti_drive import INTRINSICS, LANDMARKS, drive
 from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
@@ -247,8 +248,8 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
     assert notes == [
-        f"imu: the true velocity and biases, {UNKNOWN}",
         "round: 1: the intrinsics of its lens; sensorium calib may write them in other formats",
+        f"imu: the true velocity and biases, {UNKNOWN}",
     ]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
@@ -287,7 +288,14 @@ def test_kitti_scans_and_poses_rebuild_the_hall(
         seen = (scan[:, :3] @ change[:, :3].T) @ pose[:, :3].T + pose[:, 3]  # in the first camera frame
         points.append(start.apply(seen @ change[:, :3]) + origin)
         assert 0.0 <= scan[:, 3].min() and scan[:, 3].max() < 1.0
-    world = [shape.mesh.vertices[shape.mesh.faces] for shape in hall.shapes() if shape.mesh is not None]
+    world = []
+    for shape in hall.shapes():
+        if shape.mesh is not None:
+            world.append(shape.mesh.vertices[shape.mesh.faces])
+        else:  # the plates of the tags
+            corners = np.array(trimesh.creation.box(2.0 * np.array(shape.size)).triangles).reshape(-1, 3)
+            turned = Rotation.from_quat(np.roll(shape.quat, -1)).apply(corners) + shape.pos
+            world.append(turned.reshape(-1, 3, 3))
     cloud = np.concatenate(points)
     assert len(cloud) > 8000
     cloud = cloud[::10]

@@ -22,7 +22,7 @@ from sensorium import errors
 from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
-from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
+from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session
@@ -32,6 +32,7 @@ from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
+from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
@@ -259,6 +260,11 @@ class Client:
         return self._session.frame
 
     @property
+    def restarts(self) -> int:
+        """Number of restarts of the server since the connection; each starts the frames and the time again."""
+        return self._session.restarts
+
+    @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Available streams by name."""
         return dict(self._session.streams)
@@ -309,7 +315,7 @@ class Client:
         return self._library
 
     @property
-    def errors(self) -> list[ListenerError]:
+    def errors(self) -> list[Failure]:
         """Exceptions raised by listeners since the last read, oldest first."""
         return self.callbacks.errors.take()
 
@@ -579,17 +585,9 @@ class Client:
         self._session.begin(subscription)
         return subscription
 
-    def on_frame(
-        self, callback: Callable[[msg.FrameDone], object], *, on_restart: Callable[[], object] | None = None
-    ) -> FrameListener:
-        """Register a function that is called at the end of each frame, on the thread of the connection.
-
-        Args:
-            callback: function that takes the announcement of the frame.
-            on_restart: function called on the same thread after the server restarted, before the first data of the new
-                server, whose frames are counted from the start.
-        """
-        return self._session.add_frame_listener(callback, on_restart, keeps=self)
+    def on_frame(self, callback: Callable[[msg.FrameDone], object]) -> FrameListener:
+        """Register a function that is called at the end of each frame, on the thread of the connection."""
+        return self._session.add_frame_listener(callback, keeps=self)
 
     # End --------------------------------------------------------------------------------------------------------------
 

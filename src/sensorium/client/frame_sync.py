@@ -191,8 +191,8 @@ class FrameSync:
         self._keep = checks.whole("FrameSync", "keep", keep)
         self._max_events = checks.whole("FrameSync", "max_events", max_events)
         self._changed = threading.Condition()
-        self._restarts = -1
-        self._restart()
+        self._client = client
+        self._start()
         self.ended: dict[str, str] = {}
         self._ended_at = 0.0  # time when the last stream ended
         self._awaited: list[int] = []  # frames that calls wait for
@@ -202,7 +202,7 @@ class FrameSync:
         handles = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, handles.close)
         self._finalizer.atexit = False  # the client closes at exit
-        add, end, done, restart = map(_weak, (self.add, self.end, self.done, self._restart))
+        add, end, done = _weak(self.add), _weak(self.end), _weak(self.done)
         try:
             for name in self.names:
                 subscription = client.subscribe(
@@ -210,11 +210,27 @@ class FrameSync:
                 )
                 handles.callback(subscription.stop)
                 self._subscribed[name] = subscription
-            listener = client.on_frame(done, on_restart=restart)
-            handles.callback(listener.stop)  # last: all later announcements include all subscriptions
+            handles.callback(client.on_frame(done).stop)  # last: all later announcements include all subscriptions
         except BaseException:
             self.close()
             raise
+
+    def _start(self) -> None:
+        """Start without frames."""
+        self._restarts = self._client.restarts
+        self._frames: dict[int, _Frame] = {}
+        self._first: int | None = None  # first announced frame
+        self._last = -1  # newest announced frame
+        self._skipped: list[range] = []  # frames between the two that the server did not announce
+        self._floor = -1  # this frame and all earlier ones are dropped
+        self._taken = -1  # newest returned frame
+        self._held: dict[str, Sample] = {}  # newest data at or before the floor
+        self._newest: dict[str, int] = {}  # frame of the newest data
+
+    def _note_restart(self) -> None:
+        """Drop all frames of a server that was restarted, under the lock."""
+        if self._restarts != self._client.restarts:
+            self._start()
 
     @property
     def pending(self) -> int:
@@ -232,6 +248,7 @@ class FrameSync:
         with self._changed:
             if self.closed or isinstance(data, LostEvents):  # a frame has its own number of lost events
                 return
+            self._note_restart()
             if (subscription := self._subscribed.get(name)) is not None and not subscription.is_current(data):
                 return
             number = data.frame
@@ -257,6 +274,7 @@ class FrameSync:
         with self._changed:
             if self.closed:
                 return
+            self._note_restart()
             frame = done.frame
             if self._first is None:
                 self._drop_to(frame - 1)  # earlier frames cannot be requested
@@ -270,20 +288,6 @@ class FrameSync:
                 announced = self._frames.setdefault(frame, _Frame())
                 announced.done, announced.due = done, due
             self._forget()
-            self._changed.notify_all()
-
-    def _restart(self) -> None:
-        """Drop all frames: a new server counts its frames from the start."""
-        with self._changed:
-            self._restarts += 1
-            self._frames: dict[int, _Frame] = {}
-            self._first: int | None = None  # first announced frame
-            self._last = -1  # newest announced frame
-            self._skipped: list[range] = []  # frames between the two that the server did not announce
-            self._floor = -1  # this frame and all earlier ones are dropped
-            self._taken = -1  # newest returned frame
-            self._held: dict[str, Sample] = {}  # newest data at or before the floor
-            self._newest: dict[str, int] = {}  # frame of the newest data
             self._changed.notify_all()
 
     def end(self, name: str, reason: str) -> None:
@@ -368,11 +372,12 @@ class FrameSync:
     def _await(self, number: int | None, timeout: float | None) -> int:
         """Wait until a frame is complete, by default the next one with data; return its number."""
         end = math.inf if timeout is None else time.monotonic() + timeout
+        self._note_restart()
         restarts = self._restarts
         while True:
             if self.closed:
                 raise StreamError("the FrameSync is closed.")
-            if number is not None and restarts != self._restarts:
+            if number is not None and restarts != self._client.restarts:
                 raise StaleError(f"frame {number} was dropped, because the server restarted. Request a new step.")
             which = self._next() if number is None else number
             if which is not None and self._complete(which):

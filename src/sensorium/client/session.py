@@ -91,7 +91,7 @@ class Session:
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
         self.bodies = Bodies(())
-        self.frame = -1
+        self.frame = self.restarts = -1
         self.catalogue: msg.Catalogue | None = None
         """Description sent by the server; None without a connection."""
         self.refusal = ""
@@ -281,21 +281,15 @@ class Session:
                 if not self.closed:
                     self.link.send_control(msg.Unsubscribe(subscriber.number))
 
-    def add_frame_listener(
-        self,
-        callback: Callable[[msg.FrameDone], object],
-        on_restart: Callable[[], object] | None = None,
-        keeps: object = None,
-    ) -> FrameListener:
+    def add_frame_listener(self, callback: Callable[[msg.FrameDone], object], keeps: object = None) -> FrameListener:
         """Register a function that is called at the end of each frame, on the thread of the link.
 
         Args:
             callback: the function.
-            on_restart: function called on the same thread when a new server counts its frames from the start.
             keeps: object kept alive until the listener stops.
         """
         with self.lock:
-            listener = FrameListener(self, callback, on_restart, keeps)
+            listener = FrameListener(self, callback, keeps)
             self.frame_listeners.append(listener)
             self.link.send_control(msg.Frames(True))  # if it is active, the server repeats the last frame
         if self.server is not None:
@@ -349,7 +343,10 @@ class Session:
             case msg.FrameDone():
                 self.note_frame(message.frame)
                 for listener in list(self.frame_listeners):
-                    listener.call(listener.callback, message)
+                    try:
+                        listener.callback(message)
+                    except Exception as error:
+                        self.callbacks.report("(frames)", listener.callback, error)
             case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
@@ -407,8 +404,7 @@ class Session:
             if not self._resumed:
                 for subscriber in subscribers:
                     subscriber.suspend()
-                for listener in [each for each in self.frame_listeners if each.on_restart is not None]:
-                    listener.call(listener.on_restart)
+                self.restarts += 1
             lost = {name: spawn for name, spawn in self.spawned.items() if not (self._resumed and name in self.streams)}
             self._waiting = [each for each in subscribers if each.name in lost and each.name not in self.streams]
             for subscriber in subscribers:
@@ -472,22 +468,9 @@ class Session:
 class FrameListener:
     """Handle of a listener of frames, created by `Session.add_frame_listener`."""
 
-    def __init__(
-        self,
-        session: Session,
-        callback: Callable[[msg.FrameDone], object],
-        on_restart: Callable[[], object] | None,
-        keeps: object,
-    ) -> None:
-        self.callback, self.on_restart = callback, on_restart
+    def __init__(self, session: Session, callback: Callable[[msg.FrameDone], object], keeps: object) -> None:
+        self.callback = callback
         self._session, self._keeps = session, keeps
-
-    def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function of the listener; an exception is reported like that of a listener of a sensor."""
-        try:
-            function(*arguments)
-        except Exception as error:
-            self._session.callbacks.errors.report("(frames)", function, error)
 
     def stop(self) -> None:
         """Stop the listener. Repeated calls are allowed."""

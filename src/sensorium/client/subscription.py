@@ -254,7 +254,7 @@ class Subscription:
                 except BaseException as error:  # includes SystemExit: no listener may end the thread
                     if is_called:
                         is_called = False
-                        self._session.callbacks.errors.report(self.name, callback, error)
+                        self._session.callbacks.report(self.name, callback, error)
                     else:
                         self._misread(info, error)
             if self._received > before:
@@ -280,7 +280,7 @@ class Subscription:
         except UnknownNameError as unknown:
             self.finish(f"this process cannot read its data: {unknown}")
         else:
-            self._session.callbacks.errors.report(self.name, None, error)
+            self._session.callbacks.report(self.name, None, error)
 
     def stop(self) -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
@@ -314,6 +314,6 @@ class Subscription:
             if self._on_end is not None:
                 self._on_end(self.reason)
         except BaseException as error:
-            self._session.callbacks.errors.report(self.name, self._on_end, error)
+            self._session.callbacks.report(self.name, self._on_end, error)
         finally:
             self._callback = self._keeps = None

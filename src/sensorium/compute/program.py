@@ -169,16 +169,6 @@ def _thread_axes(kernel: Any) -> frozenset[int]:
     return frozenset(names.count(",") + 1 for names in _TID.findall(kernel.adj.source))
 
 
-def _check_axes(kernel: Any, dim: Sequence[int], before: str) -> None:
-    """Raise `RegistrationError` if a kernel unpacks another number of thread indices: it would write anywhere."""
-    for axes in _thread_axes(kernel) - {len(dim)}:
-        raise RegistrationError(
-            f"kernel {kernel.key} unpacks wp.tid() into {axes} indices, but the launch has {len(dim)} axes: {before}, "
-            f"and the items {tuple(dim[before.count(',') + 1 :])}. Give the sizes of the other axes only; "
-            "the axis env is added."
-        )
-
-
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
     """Merge the tasks of several owners into one launch per kernel.
 
@@ -326,7 +316,6 @@ class Compute:
         Raises:
             RegistrationError: the kernel unpacks another number of thread indices than env and the items.
         """
-        _check_axes(kernel, (self.num_envs, *items), "env")
         arguments = _arguments(kernel, [*inputs, *outputs])
         self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
 
@@ -348,7 +337,6 @@ class Compute:
             RegistrationError: the kernel unpacks another number of thread indices than task, env and the items.
         """
         dim = (1, self.num_envs, *items)
-        _check_axes(kernel, dim, "task, env")
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
 
     def part_of(self, envs: int) -> EnvPart:
@@ -379,6 +367,12 @@ class Compute:
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:
+        for axes in _thread_axes(launch.kernel) - {len(launch.dim)}:  # its threads would write anywhere
+            raise RegistrationError(
+                f"kernel {launch.kernel.key} unpacks wp.tid() into {axes} indices, but the launch has "
+                f"{len(launch.dim)} axes, {launch.dim}. Give the sizes after env only: launch adds env in front, and "
+                "launch_task adds task and env."
+            )
         if self._recording is not None:
             self._recording.append(launch)
             return

@@ -307,8 +307,8 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
         for name in SELECTORS[:-1]:  # configs of Isaac Lab give a default for prim_path
             if vars(cls).get(name) is not None:
                 raise RegistrationError(
-                    f"{cls.__qualname__}.{name} replaces a selector of MountedSensorCfg, which says where the sensor is "
-                    f"mounted. Give the field another name, such as {name}_name."
+                    f"{cls.__qualname__}.{name} replaces a selector of MountedSensorCfg, which says where the sensor "
+                    f"is mounted. Give the field another name, such as {name}_name."
                 )
         super().__init_subclass__(**options)
 

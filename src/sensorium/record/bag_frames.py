@@ -19,7 +19,7 @@ TRANSFORMS = "tf2_msgs/msg/TFMessage"
 
 
 @dataclass(slots=True)
-class Link:
+class FrameLink:
     """Transforms of one frame in its parent.
 
     Attributes:
@@ -27,7 +27,7 @@ class Link:
         is_static: whether only a topic named `tf_static` has them, of which the last one holds at all times.
         connection: connection of the first one.
         first: its time of arrival, ticks, and the transform.
-        stamps: time stamps, ns, int64, sorted by `Frames.connect`.
+        stamps: time stamps, ns, int64, sorted by `FrameTree.connect`.
         poses: their positions, m, and quaternions wxyz, float64, seven numbers each.
         others: other parents that messages name.
     """
@@ -41,7 +41,7 @@ class Link:
     others: set[str] = field(default_factory=set)
 
 
-class Frames:
+class FrameTree:
     """Tree of frames.
 
     Attributes:
@@ -52,7 +52,7 @@ class Frames:
     """
 
     def __init__(self) -> None:
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, FrameLink] = {}
         self.followers: dict[str, list[str]] = {}
         self.flaws: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ class Frames:
         frame, parent = frame_of(transform), transform.header.frame_id.strip("/")
         link = self.links.get(frame)
         if link is None or (link.is_static and not is_static):
-            link = self.links[frame] = Link(parent, is_static, connection, (tick, transform))
+            link = self.links[frame] = FrameLink(parent, is_static, connection, (tick, transform))
         elif is_static and not link.is_static:
             return
         if parent != link.parent:

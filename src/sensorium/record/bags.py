@@ -17,7 +17,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
-from sensorium.record.bag_frames import TRANSFORMS, Frames, frame_of
+from sensorium.record.bag_frames import TRANSFORMS, FrameTree, frame_of
 from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
 from sensorium.record.replay import Replay
 from sensorium.spec import snake_case
@@ -96,7 +96,7 @@ class BagReplay(Replay):
         """Topic -> sorted names of the joints in a message, empty for other messages -> sensor."""
         self._joints: dict[int, dict[bytes, tuple[str, ...]]] = {}
         """Size of encoded names of joints, bytes -> encoded names -> sorted names."""
-        self._frames: dict[str, Frames] = {}
+        self._frames: dict[str, FrameTree] = {}
         """Start of the topics of transforms, which namespaces share -> their frames."""
         self._found: dict[str, _Sensor] = {}
         try:
@@ -259,7 +259,7 @@ class BagReplay(Replay):
     def _read_transforms(self, topic: str, connections: list[Connection]) -> None:
         """Read all transforms of a topic."""
         start, _, last = topic.rpartition("/")
-        frames, is_empty = self._frames.setdefault(start, Frames()), True
+        frames, is_empty = self._frames.setdefault(start, FrameTree()), True
         for connection, tick, data in self._whole(connections):
             try:
                 transforms = self._decoded(connection, data).transforms
@@ -272,7 +272,7 @@ class BagReplay(Replay):
         if is_empty:
             self._note(connections[0], "it has no transforms")
 
-    def _find_frames(self, start: str, frames: Frames) -> None:
+    def _find_frames(self, start: str, frames: FrameTree) -> None:
         """Describe the sensor of each frame."""
         frames.connect()
         for frame, flaw in frames.flaws.items():

@@ -26,6 +26,7 @@ from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
+    from sensorium.readings import SceneDescription
     from sensorium.record.chunks import Part
     from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.ros2 import ImageFormat

@@ -23,7 +23,7 @@ from sensorium.measurement.stages.faults import SpikeFault
 from sensorium.measurement.work import SensorWork, as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import HookError, unwritten
+from sensorium.sensors.core.trial import HookError, declared_only, unwritten
 from sensorium.testing.engine import EngineFactory, tumbling_engine
 from sensorium.testing.trial import (
     KEYED,
@@ -50,18 +50,9 @@ class Rules(Trial):
     def declares_what_it_reads(self) -> bool:
         """The sensor reads only those arrays of the engine that its requirements provide."""
         engine = self.engine(2)
-        declared = set(self.sensor_class.needs(self.cfg, engine, engine.supports))
-        array = engine.array
-
-        def guarded(name: str) -> torch.Tensor:
-            needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
-            where = f"engine.array({name!r}) comes with {needed}"
-            fix = f"Add sn.engines.{needed} to `requires`."
-            self.need(needed is None or needed in declared, "a sensor declares the arrays that it reads", where, fix)
-            return array(name)
-
-        engine.array = guarded  # type: ignore[method-assign]
-        self.run(self.scene(self.cfg, engine=engine), 2)
+        declared = tuple(self.sensor_class.needs(self.cfg, engine, engine.supports))
+        with declared_only(engine, declared, self.sensor_class.__name__):
+            self.run(self.scene(self.cfg, engine=engine), 2)
         return True
 
     def leaves_the_engine_alone(self) -> bool:
@@ -265,7 +256,7 @@ class Rules(Trial):
             self.run(scene, 3)
             return fields_of(scene["subject"], truth=True)
 
-        pair = (*moving, WORLD)[:2]
+        pair = (moving[0], WORLD)
         try:
             both = truth(bodies=pair)
         except (ConfigError, UnsupportedError):  # the config accepts no list of bodies, or not these

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,8 @@ def _column(words: str, axis: str, rest: str = "") -> re.Pattern[str]:
 
 _PATTERNS = {
     "t": re.compile(r"(?:.*[^a-z])?(?:t|time|timestamp|stamp)s?", re.IGNORECASE),
-    **{axis: _column("p|t|pos|position|trans|translation|loc|location", axis, "?") for axis in "xyz"},
     **{f"q{axis}": _column("q|quat|quaternion|orientation|rot|rotation", axis) for axis in "wxyz"},
+    **{axis: _column("p|t|pos|position|trans|translation|loc|location", axis, "?") for axis in "xyz"},
 }
 """Column -> its names."""
 _FRAME = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
@@ -83,14 +83,14 @@ def read_poses(
             )
         written = [words[places["t"][0]] for words in rows]
         convert = _clock(written, names[places["t"][0]], places["t"][1], label)
-        stamps = np.array([_number(*each, convert, label, "time") for each in zip(written, lines, strict=True)], int)
+        stamps = _stamps(zip(written, lines, strict=True), convert, label)
         values = _numbers(rows, [places[name][0] for name in COLUMNS[1:]], lines, label)
         for axis, (place, unit) in enumerate(places[name] for name in "xyz"):
             if unit not in METRES:
                 raise ModelError(f"{label}: the unit of {names[place]!r} is {unit!r}, expected m, cm, mm or km.")
             values[:, axis] *= METRES[unit]
         pos, quat = values[:, :3], values[:, 3:]
-    found = Poses(stamps, pos, quat, np.array(lines, int), np.array(written, str))
+    found = Poses(stamps, pos, quat, np.array(lines, np.int64), np.array(written, str))
     if not drop_repeated:
         return found
     is_new = np.diff(stamps, prepend=stamps[:1] - 1) != 0
@@ -223,10 +223,15 @@ def _times(
     words = [(line.strip(), k) for k, line in enumerate(text_in(file, about, SUFFIXES).splitlines(), 1) if line.strip()]
     if len(words) != count:
         raise ModelError(f"{about}: got {len(words)} times, expected {count}, one for each pose of {str(path)!r}.")
-    return np.array([_number(*each, _seconds, about, "time") for each in words], int), [word for word, _ in words]
+    return _stamps(words, _seconds, about), [word for word, _ in words]
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------
+
+
+def _stamps(words: Iterable[tuple[str, int]], convert: Callable[[str], int], label: str) -> Array:
+    """Return times, ns, int64 `[n]`, of words and the numbers of their lines."""
+    return np.array([_number(*each, convert, label, "time") for each in words], np.int64)
 
 
 def _numbers(rows: Sequence[Sequence[str]], places: Sequence[int], lines: Sequence[int], label: str) -> Array:

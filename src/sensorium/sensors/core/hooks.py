@@ -151,9 +151,10 @@ def _check_signatures(cls: type[Sensor[Any, Any]]) -> None:
     for name in SPELLINGS.values():
         hook = cls.__dict__.get(name)
         declared = next((base.__dict__[name] for base in BASES if name in base.__dict__), None)
-        if not isinstance(hook, METHODS) or declared is None:
+        if not isinstance(hook, FunctionType | classmethod) or declared is None:
             continue
-        own, wanted = (signature(getattr(each, "__func__", each)) for each in (hook, declared))
+        functions: list[Any] = [hook, declared]
+        own, wanted = (signature(getattr(each, "__func__", each)) for each in functions)
         named = {each.name: None for each in wanted.parameters.values() if each.kind is Parameter.KEYWORD_ONLY}
         try:
             own.bind(*[None] * (len(wanted.parameters) - len(named)), **named)

@@ -220,9 +220,11 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields."""
-        declared = dict(super().fields())
-        declared["mag_b"] = replace(declared["mag_b"], unit=self.cfg.magnetic_unit or declared["mag_b"].unit)
-        return {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        declared = super().fields()
+        fields = {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        if "mag_b" in fields and self.cfg.magnetic_unit is not None:
+            fields["mag_b"] = replace(fields["mag_b"], unit=self.cfg.magnetic_unit)
+        return fields
 
     @cached_property
     def acceleration_source(self) -> str:

@@ -31,8 +31,8 @@ numerical model for granular assemblies", Geotechnique 29, 1979). The anchor per
 becomes the deepest.
 
 The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide. With
-`solver_force=True` it is only a pattern: the solver's contact force on the link is shared among the taxels in proportion
-to their normal forces, see `solver_share`.
+`solver_force=True` it is only a pattern: the taxels share the solver's contact force on the link in proportion to their
+normal forces, see `solver_share`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.sensors.contact.contact_force import TOUCHABLE
 from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.touchable import TOUCHABLE
 from sensorium.sensors.touch.solver_share import net_report, share_wrench
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius

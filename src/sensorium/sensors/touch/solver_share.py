@@ -1,7 +1,7 @@
 """Sharing of the solver's contact force among taxels, for sensors whose own forces are only a pattern.
 
-F is the net contact force on a link or geom, M its moment about the mount's origin, both in the mount's axes, and N_p >= 0
-the normal force of taxel p at place p by the sensor's model. With w_p = N_p / sum N,
+F is the net contact force on a link or geom, M its moment about the mount's origin, both in the mount's axes. N_p >= 0
+is the normal force of taxel p at place p by the sensor's model. With w_p = N_p / sum N,
 
     F_p = w_p F        T_p = p x F_p + w_p (M - c x F)        c = sum w_p p
 
@@ -16,8 +16,8 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.sensors.contact.contact_force import selected
 from sensorium.sensors.core.base import Sensor
+from sensorium.sensors.core.touchable import selected
 from sensorium.sensors.touch.taxels import Skin
 from sensorium.spec import CONTACT_REPORT, Requirement, contact_array
 from sensorium.world.mount import Mounts, is_finite3, mount_pose
