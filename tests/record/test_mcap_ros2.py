@@ -183,7 +183,14 @@ def test_constant_transforms_follow_the_scene(tmp_path: Path) -> None:
                 moving.append((stamp // 1_000_000, {each.child_frame_id for each in message.transforms}))
     children = [(time, [each.child_frame_id for each in transforms]) for time, transforms in found]
     base, arms = ["state"], ["eye", "second"]
-    expected = [(200, base), (204, [*arms[:1], *base]), (206, [*arms, *base]), (208, arms), (210, arms), (214, arms[1:])]
+    expected = [
+        (200, base),
+        (204, [*arms[:1], *base]),
+        (206, [*arms, *base]),
+        (208, arms),
+        (210, arms),
+        (214, arms[1:]),
+    ]
     assert [time for time, _ in children] == [time for time, _ in expected]
     for (_, names), (time, wanted) in zip(children, expected, strict=True):
         cameras = {"eye", "second"} & {*wanted} | ({"eye"} if time == 214 else set())
