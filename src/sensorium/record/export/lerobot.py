@@ -44,12 +44,12 @@ class Vector(NamedTuple):
 
     Attributes:
         names: sensors, or fields as ``SENSOR.FIELD``.
-        count: number of newest captures in an episode whose values the feature holds one after the other, oldest
+        captures: number of newest captures in an episode whose values the feature holds one after the other, oldest
             first. The first capture is repeated until there are as many.
     """
 
     names: tuple[str, ...]
-    count: int = 1
+    captures: int = 1
 
     @classmethod
     def parse(cls, text: str) -> tuple[str, Vector]:
@@ -361,7 +361,7 @@ class Layout:
     def history(self, sensor: str, specs: Iterable[FieldSpec]) -> _History | None:
         """Return a history of the fields of a sensor of which features hold several captures; None without any."""
         items = {spec.name: item for spec in specs if (item := self.item(sensor, spec))}
-        counts = {name: self.features[self.chosen[item]].count for name, item in items.items()}
+        counts = {name: self.features[self.chosen[item]].captures for name, item in items.items()}
         return _History(max(counts.values()), list(counts)) if max(counts.values(), default=1) > 1 else None
 
 
@@ -467,7 +467,7 @@ class _Vector:
         self, name: str, fields: Sequence[tuple[str, FieldSpec]], layout: Layout, histories: Mapping[str, _History]
     ) -> None:
         self._fields, self._histories = fields, histories
-        self._count = layout.features[name].count if name in layout.features else 1
+        self._count = layout.features[name].captures if name in layout.features else 1
         names = [
             f"{sensor}{age}.{column}"
             for age in ([""] if self._count == 1 else [f"[{k}]" for k in range(1 - self._count, 1)])
