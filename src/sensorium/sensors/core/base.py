@@ -260,6 +260,7 @@ class Sensor(Readable[CfgT, DataT]):
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
         from sensorium.drawing import styled
+        from sensorium.readings import DebugShape
 
         style = self.cfg.visualizer_cfg
         with self.held():
