@@ -147,6 +147,7 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
             until(lambda: all(each and each[-1] == 5 for each in got.values()))
             assert None not in sync.get(5, timeout=PATIENCE).values()
         first.close()
+        until(lambda: not client.is_connected)
         with pytest.raises(StreamError, match=r"within 0\.05 s"):
             client.step(timeout=0.05)
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
