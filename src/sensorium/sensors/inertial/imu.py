@@ -53,7 +53,7 @@ class ImuData:
     ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor", parity="axial")]
     """Angular acceleration in the IMU frame, rad/s^2."""
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic", parity="axial")]
-    """Magnetic flux in the IMU frame (magnetometer), in the config's `magnetic_unit` (by default that of the given field)."""
+    """Magnetic flux in the IMU frame (magnetometer), in the config's `magnetic_unit` (by default that of the field)."""
 
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
