@@ -169,7 +169,7 @@ EXPECTED: dict[str, Callable[[int], dict[str, Any]]] = {
     "color": lambda k: {"image": np.roll(PIXELS, k, axis=0)[..., ::-1]},
     "depth": lambda k: {"distance_to_image_plane": np.where(DEPTH > 0, DEPTH * 1e-3, np.inf)[..., None]},
     "packed": lambda k: {"image": PIXELS},
-    "info": lambda k: {"intrinsic_matrices": K + [[0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]},
+    "info": lambda k: {"intrinsic_matrices": np.add(K, [[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])},
     "scan": lambda k: {"distances": [1.0, np.inf, 3.0], "azimuth": [-1.0, -0.5, 0.0]},
     "fix": lambda k: {"lla": [47.0, 8.5, 400.0 + k], "status": 0},
     "wheels": lambda k: {"wheels": [1.0, 2.0, 3.0, k], "gear": -1},
