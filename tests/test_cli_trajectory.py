@@ -17,6 +17,7 @@ from sensorium.cli import main
 from sensorium.cli.commands import Run
 from sensorium.cli.simulation import simulate
 from sensorium.demo import hall
+from sensorium.jobs.drives import drive_of
 from sensorium.record import NpzRecorder, load
 
 RIG = """
@@ -145,6 +146,8 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
     hits = recorded["ranges"].truth["distances"][0, 0]
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
+    lights = drive_of(name, "hall", None).engine(1, "cpu").lighting().lights
+    assert lights == hall.lighting().lights and not any(light.kind == "head" for light in lights)
 
 
 def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ def test_opencv_finds_the_corners_of_tags(border: int) -> None:
     parameters.markerBorderBits = border
     parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
     tags = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_APRILTAG_36h11)
-    image = np.pad(board.pixels[..., 0], 60, constant_values=255)
+    image = np.pad(board.pixels, 60, constant_values=255)
     found, numbers, _ = cv2.aruco.ArucoDetector(tags, parameters).detectMarkers(image)
     assert sorted(numbers.reshape(-1).tolist()) == sorted(wanted)
     scale = board.pixels.shape[1] / board.size[0]
@@ -40,13 +40,38 @@ def test_opencv_finds_the_corners_of_tags(border: int) -> None:
         np.testing.assert_allclose(corners[0] + 0.5, np.stack([x, y], axis=1) + middle, atol=0.6)
 
 
+@pytest.mark.parametrize("number", [1, 8, 13, 16, 20])
+def test_opencv_reads_the_tags_of_the_hall(number: int) -> None:
+    """Those of each wall, from 2 m in front of them."""
+    x, y, z, azimuth = np.array(hall.TAGS[number]) * (1.0, 1.0, 1.0, np.pi / 180.0)
+    offset = sn.CameraCfg.OffsetCfg.from_view((x + 2.0 * np.cos(azimuth), y + 2.0 * np.sin(azimuth), z), (x, y, z))
+    camera = sn.CameraCfg(
+        name="cam", body="world", offset=offset, width=WIDTH, height=HEIGHT, lens=sn.lenses.PinholeLensCfg(fovy=40.0),
+        data_types=("rgb",),
+    )  # fmt: skip
+    engine = sn.TensorEngine(provides=("pose",), shapes=hall.shapes(), lighting=hall.lighting())
+    image = cv2.cvtColor(sn.Scene(engine, [camera])["cam"].data.rgb[0].numpy(), cv2.COLOR_RGB2GRAY)
+    tags = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_APRILTAG_36h11)
+    found, numbers, _ = cv2.aruco.ArucoDetector(tags).detectMarkers(image)
+    assert number in numbers
+    side = 0.6 * 0.5 * HEIGHT / np.tan(np.radians(20.0)) / 2.0
+    at = found[numbers.reshape(-1).tolist().index(number)][0] + 0.5 - (0.5 * WIDTH, 0.5 * HEIGHT)
+    np.testing.assert_allclose(at, 0.5 * side * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]), atol=2.0)
+
+
 def test_opencv_tracks_the_flight_through_the_hall() -> None:
     """Frames have many corners, and the flow of Lucas and Kanade is that of the camera's own optical flow."""
     flight, times = hall.drone(), np.arange(4) * 0.02
     pieces = [sn.Trajectory(times, *flight.at(start + times)[:2]) for start in np.linspace(1.0, 70.0, 8)]
     lens = sn.lenses.PinholeLensCfg(fovy=60.0)
     camera = sn.CameraCfg(
-        name="cam", body="body", width=WIDTH, height=HEIGHT, lens=lens, data_types=("rgb", "optical_flow"), samples=4,
+        name="cam",
+        body="body",
+        width=WIDTH,
+        height=HEIGHT,
+        lens=lens,
+        data_types=("rgb", "optical_flow"),
+        samples=4,
     )
     engine = sn.TrajectoryEngine(pieces, 0.02, world=hall.shapes(), lighting=hall.lighting())
     scene, tracked = sn.Scene(engine, [camera]), []

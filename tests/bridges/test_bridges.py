@@ -248,11 +248,32 @@ def test_app_shows_images_transforms_and_values(scene: sn.Scene) -> None:
         np.testing.assert_array_equal(
             np.array([rate.x, rate.y, rate.z], np.float32), scene["imu"].data.ang_vel_b[1].numpy()
         )
+        np.testing.assert_allclose(message.angular_velocity_covariance[[0, 4, 8]], 0.1**2)
         image: Any = STORE.deserialize_cdr(app.messages[topics[1]][-1][1], "sensor_msgs/msg/Image")
         depth = scene["eye"].data.distance_to_image_plane[0].numpy().squeeze()
         np.testing.assert_array_equal(image.data.view("<f4").reshape(3, 4), np.where(np.isfinite(depth), depth, np.nan))
         values = json.loads(app.messages["/touch/values"][-1][1])
         assert values["found"] == scene["touch"].data.found.tolist()
+        transforms: Any = STORE.deserialize_cdr(app.messages["/tf_static"][-1][1], "tf2_msgs/msg/TFMessage")
+        parents = {each.child_frame_id: each.header.frame_id for each in transforms.transforms}
+        assert parents["env_0001/imu"] == parents["env_0001/eye"] != "env_0001/world"
+        app.close()
+        until(lambda: client.server.counts.subscriptions == 0)
+
+
+def test_poses_need_no_other_topic(scene: sn.Scene) -> None:
+    """An app that shows only /tf gets the poses of all bodies with sensors."""
+    with local_client(scene) as client, FoxgloveServer(client, 0) as server:
+        app = App(server.port)
+        while "/tf" not in app.channels:
+            app.read()
+        app.subscribe("/tf")
+        until(lambda: client.server.counts.subscriptions == len(server.messages.posed) > 0)
+        scene.step(torch.ones(2, 1))
+        while "/tf" not in app.messages:
+            app.read()
+        (found,) = (STORE.deserialize_cdr(data, "tf2_msgs/msg/TFMessage") for _, data in app.messages["/tf"][-1:])
+        assert found.transforms[0].header.frame_id.endswith("/world")  # type: ignore[attr-defined]
         app.close()
         until(lambda: client.server.counts.subscriptions == 0)
 

@@ -10,7 +10,7 @@ FILE = Path(__file__).parents[2] / "src/sensorium/demo/hall.npz"
 PIXELS, LEVELS = 256, 24
 """Size of a texture, and its number of grey levels; few levels make the file small."""
 KINDS = {
-    # rows and columns of cells, shift of every other row, width of joints in px, range of cells, patches, their contrast
+    # rows and columns of cells, shift of every other row, width of joints (px), range of cells, patches, their contrast
     "floor": (8, 8, 0.0, 2, 0.22, 500, 0.16),
     "wall": (16, 8, 0.5, 2, 0.30, 160, 0.22),
     "roof": (4, 16, 0.0, 2, 0.25, 120, 0.20),
@@ -23,7 +23,14 @@ KINDS = {
 
 
 def drawn(
-    rng: np.random.Generator, rows: int, columns: int, shift: float, joint: int, spread: float, patches: int, step: float
+    rng: np.random.Generator,
+    rows: int,
+    columns: int,
+    shift: float,
+    joint: int,
+    spread: float,
+    patches: int,
+    step: float,
 ) -> np.ndarray:
     """Return a texture that repeats, uint8 `[row, column]`: cells with joints, and rectangles of all sizes on them."""
     at = (np.arange(PIXELS) + 0.5) / PIXELS

@@ -85,6 +85,24 @@ def test_faces_look_into_the_hall() -> None:
         scene.step(substeps=400)
 
 
+def test_tags_hang_upright_on_walls() -> None:
+    """Their fronts are on a wall up to their edges, and look into the hall."""
+    world, edges, fronts = hall.shapes(), [], []
+    tags = [shape for shape in world if shape.labels == ("tag",)]
+    assert [tag.name for tag in tags] == [f"tag_{k}" for k in range(len(hall.TAGS))]
+    for tag, (*_, azimuth) in zip(tags, np.array(hall.TAGS), strict=True):
+        turn = Rotation.from_quat(tag.quat, scalar_first=True)
+        front = [np.cos(np.radians(azimuth)), np.sin(np.radians(azimuth)), 0.0]
+        np.testing.assert_allclose(turn.apply([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), [[0.0, 0.0, 1.0], front], atol=1e-9)
+        x, y, z = tag.size
+        edges.append(tag.pos + turn.apply([(x, y, z), (-x, y, z), (x, -y, z), (-x, -y, z)]))
+        fronts += [front] * 4
+    found = np.concatenate(edges)
+    walls = tuple(shape for shape in world if shape.name in ("wall", "room"))
+    off = found - nearest_on_triangles(found, corners(walls))[0]
+    assert np.linalg.norm(off, axis=1).max() < 1e-4 and (off * fronts).sum(axis=1).min() > 5e-5
+
+
 def corner_count(image: np.ndarray) -> int:
     """Return the number of corners that Shi and Tomasi's tracker would choose, at least 5 px apart."""
     down, across = np.gradient(gaussian_filter(image.astype(np.float64), 0.7))

@@ -215,12 +215,13 @@ def test_lerobot_has_an_episode_per_environment_and_episode(
         for frame, (k, places) in zip(own, at, strict=True):
             assert frame["action"] == np.float32(CTRL[k, env, 0])
             state = dict(zip(names, frame["observation.state"], strict=True))
-            depth = [value for name, value in state.items() if name.startswith("eye.distance")]
-            assert depth == rows["eye"]["distance_to_image_plane"][places["eye"]].as_py()
+            file = frame["observation.images.eye.distance_to_image_plane"]["bytes"]
+            depth = 1e3 * np.array(rows["eye"]["distance_to_image_plane"][places["eye"]].as_py(), float)
+            found = np.asarray(pillow.open(io.BytesIO(file))).reshape(-1)
+            np.testing.assert_allclose(found, np.where(np.isfinite(depth), depth, 0.0), atol=0.501)
             for name, value in state.items():
                 stem = next(stem for stem, sensor in FILES.items() if name.startswith(f"{sensor}."))
-                if (place := name.removeprefix(f"{FILES[stem]}.")).startswith("distance"):
-                    continue
+                place = name.removeprefix(f"{FILES[stem]}.")
                 assert value == np.float32(rows[stem][place][places[stem]].as_py())
             pixels = np.frombuffer(rows["eye"]["rgb"][places["eye"]].as_py(), np.uint8).reshape(8, 12, -1)[..., :3]
             image = np.asarray(pillow.open(io.BytesIO(frame["observation.images.eye"]["bytes"])))

@@ -130,7 +130,9 @@ def test_covariances_are_those_of_the_errors(store: Any) -> None:
     bag.add()
 
     def error(sensor: str, field: str) -> np.ndarray:
-        data, truth = (getattr(each, field).double().numpy() for each in (scene[sensor].data, scene[sensor].ground_truth))
+        data, truth = (
+            getattr(each, field).double().numpy() for each in (scene[sensor].data, scene[sensor].ground_truth)
+        )
         return data - truth
 
     def check(found: Any, errors: np.ndarray, scale: float = 1.0) -> None:
@@ -176,7 +178,10 @@ and type are equal."""
 def test_points_of_lidar_presets_are_those_that_estimators_read(store: Any) -> None:
     """Without options: field lists, times in order, and rings from the lowest (Velodyne) or highest (Ouster) laser."""
     path = sn.Trajectory(np.arange(4.0), [[0.0, 0.0, 1.0]] * 4, [[1.0, 0.0, 0.0, 0.0]] * 4)
-    shapes = [sn.engines.Shape("plane", "floor", (50, 50, 1)), sn.engines.Shape("box", "wall", (1, 40, 40), pos=(9, 0, 0))]
+    shapes = [
+        sn.engines.Shape("plane", "floor", (50, 50, 1)),
+        sn.engines.Shape("box", "wall", (1, 40, 40), pos=(9, 0, 0)),
+    ]
     patterns: dict[str, Any] = {
         "vlp16": SpinningPatternCfg.vlp16().replace(cycle_interval=1e-3), "os1_64": SpinningPatternCfg.os1_64(64),
         "mid360": RotatingMirrorPatternCfg.mid360().replace(points_per_second=20_000),

@@ -680,8 +680,8 @@ def test_broken_plugin_is_reported_by_name_without_other_effects(
     points = [EntryPoint("wind", "wind_streamed", streamed.ENTRY_POINT_GROUP)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     fresh = Plugins(streamed.ENTRY_POINT_GROUP, "streamed sensor")
-    fresh.tables.append(StreamedSensor._registry)
-    monkeypatch.setattr(StreamedSensor._registry, "plugins", fresh)
+    fresh.tables.append(streamed.REGISTRY)
+    monkeypatch.setattr(streamed.REGISTRY, "plugins", fresh)
     with pytest.warns(SensoriumWarning, match=r"plugin 'wind' \(wind_streamed\).*no wind today"):
         known = streamed.REGISTRY.registered()
     assert "sensor.other.test_probe" in known

@@ -64,12 +64,12 @@ def test_a_grid_has_the_layout_of_kalibr() -> None:
         column, row = k % 3, k // 3
         left, right, low, high = *x[column], *y[row]
         np.testing.assert_allclose(corners[:, :2], [[left, low], [right, low], [right, high], [left, high]], atol=1e-9)
-    height, width = board.pixels.shape[:2]
+    height, width = board.pixels.shape
 
     def gray(points: np.ndarray) -> np.ndarray:
         columns = ((points[..., 0] / board.size[0] + 0.5) * width).astype(int)
         rows = ((0.5 - points[..., 1] / board.size[1]) * height).astype(int)
-        return board.pixels[rows, columns, 0]
+        return board.pixels[rows, columns]
 
     for sign, value in (((1, 1), 0), ((-1, -1), 0), ((1, -1), 255), ((-1, 1), 255)):
         towards = 0.004 * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * np.array(sign)  # into each tag
@@ -117,5 +117,5 @@ def test_a_board_in_a_model_looks_the_same() -> None:
     here, there = image(board), sn.Scene(sn.MujocoEngine(spec), [camera()])["eye"].data
     np.testing.assert_array_equal(here.albedo.numpy(), there.albedo.numpy())
     assert np.abs(here.rgb.numpy().astype(int) - there.rgb.numpy()).max() <= 1
-    with pytest.raises(sn.UnknownNameError, match="unknown body 'armm'. Did you mean 'arm'"):
+    with pytest.raises(sn.UnknownNameError, match=r"unknown body 'armm'\. Did you mean 'arm'"):
         board.add_to(spec, "other", body="armm")

@@ -27,6 +27,7 @@ class Bridge:
         sensors: names of the sensors; empty for all but the state of all bodies.
         env: only this environment; None for all.
         truth: whether to send the ground truth too, on topics ``<sensor>/truth/...``.
+        poses: whether to send the true poses of bodies, on ``/tf``.
 
     Raises:
         UnknownNameError: an unknown sensor.
@@ -39,8 +40,9 @@ class Bridge:
     """
 
     def __init__(
-        self, client: Client, *, sensors: Iterable[str] = (), env: int | None = None, truth: bool = False
-    ) -> None:
+        self, client: Client, *, sensors: Iterable[str] = (), env: int | None = None, truth: bool = False,
+        poses: bool = True,
+    ) -> None:  # fmt: skip
         offered = {name: info for name, info in client.streams.items() if info.where == "scene" and info.specs}
         names = list(dict.fromkeys(sensors)) or [name for name in offered if name != WORLD]
         for name in names:
@@ -52,7 +54,7 @@ class Bridge:
             raise ArgumentError(f"env: got {env}, expected a number from 0 to {client.num_envs - 1}")
         self.sensors: dict[str, StreamInfo] = {name: offered[name] for name in names}
         envs = None if env is None else [env]
-        self.messages = Ros2Messages(client.description, envs, sensors=names, truth=truth, poses=True)
+        self.messages = Ros2Messages(client.description, envs, sensors=names, truth=truth, poses=poses)
         self._client, self._env, self._truth = client, env, truth
         self._subscriptions: dict[str, Subscription] = {}
         self._frames: FrameListener | None = None

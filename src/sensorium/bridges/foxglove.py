@@ -60,7 +60,8 @@ class FoxgloveServer(Bridge):
         self._channels = [
             channel(each.name, each.type, "ros2msg", each.schema.encode(), "cdr") for each in self.messages.topics
         ]
-        self._sensor_of = {topic.name: topic.sensor for topic in self.messages.topics}
+        sensors_of = {topic.name: (topic.sensor,) for topic in self.messages.topics if topic.sensor}
+        self._sensors_of: dict[str, tuple[str, ...]] = {**sensors_of, "/tf": self.messages.posed}
         self._values: dict[str, tuple[Any, list[str]]] = {}
         for name, left in self.messages.unmapped.items():
             specs = [spec for spec in self.sensors[name].specs if spec.name in left]
@@ -68,7 +69,7 @@ class FoxgloveServer(Bridge):
             if units:
                 topic, schema = f"/{name}/values", msgspec.json.encode({"type": "object", "properties": units})
                 self._values[name] = channel(topic, f"sensorium.{name}", "jsonschema", schema, "json"), list(units)
-                self._sensor_of[topic] = name
+                self._sensors_of[topic] = (name,)
         self._subscribed: Counter[str] = Counter()
         self._lock = threading.Lock()
         listener: Any = self
@@ -87,18 +88,17 @@ class FoxgloveServer(Bridge):
 
     def on_subscribe(self, app: Any, channel: Any) -> None:
         """Listen to the sensor of a topic, or send the constant frames; called by the server."""
-        name = self._sensor_of.get(channel.topic, "")
         if channel.topic == "/tf_static":
             self.publish(self.messages.static())
-        elif name:
-            with self._lock:
+        with self._lock:
+            for name in self._sensors_of.get(channel.topic, ()):
                 self._subscribed[name] += 1
                 self.listen(name)
 
     def on_unsubscribe(self, app: Any, channel: Any) -> None:
         """Stop to listen to a sensor without subscribed topics; called by the server."""
-        if name := self._sensor_of.get(channel.topic, ""):
-            with self._lock:
+        with self._lock:
+            for name in self._sensors_of.get(channel.topic, ()):
                 self._subscribed[name] -= 1
                 if not self._subscribed[name]:
                     self.stop(name)

@@ -27,7 +27,7 @@ class Ros2Node(Bridge):
     Args:
         client: connection to the simulation.
         name: name of the node.
-        options: sensors, env and truth, see `Bridge`.
+        options: sensors, env and truth, see `Bridge`. With truth there is ``/tf``, too.
 
     Raises:
         MissingDependencyError: rclpy is not installed, or its environment is not set up.
@@ -37,7 +37,7 @@ class Ros2Node(Bridge):
     """
 
     def __init__(self, client: Client, name: str = "sensorium", **options: Any) -> None:
-        super().__init__(client, **options)
+        super().__init__(client, poses=options.get("truth", False), **options)
         try:
             import rclpy
             from rclpy.qos import DurabilityPolicy, QoSProfile

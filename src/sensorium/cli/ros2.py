@@ -34,7 +34,7 @@ class Ros2:
     env: Annotated[int | None, unset("K", "all")] = None
     """Only this environment."""
     truth: bool = False
-    """Also publish the ground truth, on topics SENSOR/truth/..."""
+    """Also publish the ground truth: topics SENSOR/truth/..., and the poses of bodies on /tf."""
     name: Annotated[str, arg(metavar="NAME")] = "sensorium"
     """Name of the node."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None

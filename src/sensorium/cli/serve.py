@@ -234,7 +234,8 @@ class Serve(Driven):
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token; reject addresses open to other machines without either."""
-        from sensorium.stream.security import KeyPair, check_key, is_loopback, split
+        from sensorium.stream.security import KeyPair, check_key, is_loopback
+        from sensorium.wire.address import split
         from sensorium.wire.keyfiles import find_keys, find_token
 
         if self.allow_key and self.keys is None:
@@ -251,7 +252,7 @@ class Serve(Driven):
             token = find_token(self.token_file, make=True)
         for address in addresses:
             with UsageError.naming(address="--address"):
-                scheme, host = split(address)
+                scheme, host = split("stream", address)
             if scheme == "inproc":
                 raise UsageError.of("--address", address, "tcp://HOST:PORT or ipc:///path", f"Use {ADDRESS}.")
             if scheme == "tcp" and not is_loopback(host) and keys is None and not token:

@@ -20,7 +20,7 @@ import numpy as np
 
 from sensorium import errors
 from sensorium.client import checks, client_sensor
-from sensorium.client.address import check_address, key_options
+from sensorium.client.address import key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
@@ -31,10 +31,11 @@ from sensorium.errors import ConfigError, SensoriumWarning, StreamError, Unknown
 from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
+from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
@@ -131,7 +132,8 @@ class Client:
         max_message: int = 2**30,
         local: LocalServer = LocalServer(),
     ) -> None:
-        self.address = check_address(address)
+        split("connect", address, low=1)
+        self.address = address
         checks.text("connect", "token", token, secret=True)
         checks.text("connect", "name", name)
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
@@ -229,7 +231,12 @@ class Client:
                 "rate_hz": info.rate_hz,
                 "fields": [spec.to_dict() for spec in info.specs],
                 **({"mounts": list(info.mounts)} if info.mounts else {}),
-                **({"constants": dict(info.constants)} if info.constants else {}),
+                **{key: info.constants[key] for key in IN_CONSTANTS if key in info.constants},
+                **(
+                    {"constants": rest}
+                    if (rest := {key: value for key, value in info.constants.items() if key not in IN_CONSTANTS})
+                    else {}
+                ),
                 "cfg": dict(info.cfg),
             }
             for info in self.streams.values()

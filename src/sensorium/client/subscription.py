@@ -171,14 +171,13 @@ class Subscription:
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
         with self._lock:
-            before, self._info, self.number, self._unreturned, self._seq = self._info, info, number, 0, 0
+            self._info, self.number, self._unreturned, self._seq = info, number, 0, 0
             self._queue.clear()
-        if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
-            try:
-                self._aim(info)
-            except ConfigError:
-                self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
-                return
+        try:
+            self._aim(info)
+        except ConfigError:  # the server was restarted
+            self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
+            return
         options = self._options
         self._session.link.send_control(
             msg.Subscribe(

@@ -19,6 +19,7 @@ from sensorium.engines.trajectory.trajectory import Trajectory
 from sensorium.geometry.appearance import Light, Lighting, Material, Sky, Texture
 from sensorium.geometry.shapes import Mesh, Shape
 from sensorium.targets import apriltag
+from sensorium.targets.boards import HALF_THICKNESS
 
 Array = NDArray[np.float64]
 Opening = tuple[float, float, float, float]
@@ -34,19 +35,17 @@ ROOMS, STOREY, SLAB = 11.0, 3.2, 0.2
 """West wall of the rooms (x), their height, and the thickness of the slab above them, m."""
 RACKS, RACK_LENGTH, RACK_DEPTH, LEVELS = ((-15.0, -6.0), (-15.0, 0.0)), 18.0, 1.2, (0.15, 1.5, 2.85)
 """West ends of the centre lines of the racks, their size, and the heights of their boards, m."""
-REFLECTANCE = {
-    "floor": 0.3, "wall": 0.6, "roof": 0.4, "ramp": 0.35, "room": 0.7, "rack": 0.2, "crate": 0.5, "furniture": 0.45,
-    "steel": 0.8,
+PARTS: dict[str, tuple[float, str, float, tuple[float, float, float]]] = {
+    "floor": (0.3, "floor", 4.0, (0.66, 0.65, 0.62)), "wall": (0.6, "wall", 3.0, (0.90, 0.74, 0.66)),
+    "roof": (0.4, "roof", 5.0, (0.78, 0.82, 0.86)), "ramp": (0.35, "floor", 2.0, (0.80, 0.66, 0.44)),
+    "room": (0.7, "room", 3.0, (0.86, 0.90, 0.86)), "rack": (0.2, "steel", 1.5, (0.34, 0.48, 0.74)),
+    "crate": (0.5, "crate", 1.2, (0.88, 0.68, 0.44)), "furniture": (0.45, "wood", 1.2, (0.80, 0.62, 0.46)),
+    "steel": (0.8, "steel", 2.0, (0.80, 0.80, 0.84)),
 }  # fmt: skip
-"""Reflectance of each part of the hall; the names are also semantic labels."""
-LOOKS: dict[str, tuple[str, float, tuple[float, float, float]]] = {
-    "floor": ("floor", 4.0, (0.66, 0.65, 0.62)), "wall": ("wall", 3.0, (0.90, 0.74, 0.66)),
-    "roof": ("roof", 5.0, (0.78, 0.82, 0.86)), "ramp": ("floor", 2.0, (0.80, 0.66, 0.44)),
-    "room": ("room", 3.0, (0.86, 0.90, 0.86)), "rack": ("steel", 1.5, (0.34, 0.48, 0.74)),
-    "crate": ("crate", 1.2, (0.88, 0.68, 0.44)), "furniture": ("wood", 1.2, (0.80, 0.62, 0.46)),
-    "steel": ("steel", 2.0, (0.80, 0.80, 0.84)),
-}  # fmt: skip
-"""Texture of each part, its size (m), and its colour. The textures are drawn by `tests/demo/hall_textures.py`."""
+"""Reflectance, texture, its size (m) and colour of each part of the hall; the names are also semantic labels.
+
+The textures are drawn by `tests/demo/hall_textures.py`.
+"""
 TAG_SIZE = 0.6
 """Side of the black border of the AprilTags, m."""
 TAGS = (
@@ -57,6 +56,8 @@ TAGS = (
     *((HALF_LENGTH, y, 2.4, 180.0) for y in (-8.0, 0.0, 8.5)),
 )
 """Place of each AprilTag on a wall, m, and the azimuth that it faces, degrees; the index is the number of the tag."""
+DEPTH = HALF_THICKNESS - 9e-5
+"""Depth of the middles of the tags in the walls, m, from which they stand out as paper does."""
 GRAVITY = np.array([0.0, 0.0, -9.81])
 """Gravity in which the drone flies, m/s^2."""
 RATE = 20.0
@@ -71,7 +72,7 @@ def shapes(seed: int = 0) -> tuple[Shape, ...]:
     Args:
         seed: seed of the places and sizes of crates.
     """
-    parts = {label: _Part() for label in REFLECTANCE}
+    parts = {label: _Part() for label in PARTS}
     _build_shell(parts)
     _build_rooms(parts)
     _build_racks(parts, np.random.default_rng(seed))
@@ -80,10 +81,10 @@ def shapes(seed: int = 0) -> tuple[Shape, ...]:
         images = {name: Texture(np.repeat(file[name][..., None], 3, axis=2), f"hall/{name}") for name in file}
     meshes = [
         Shape(
-            "mesh", label, mesh=part.mesh(label, LOOKS[label][1]), labels=(label,), reflectance=REFLECTANCE[label],
-            rgba=(*LOOKS[label][2], 1.0), material=Material(specular=0.0, texture=images[LOOKS[label][0]]),
+            "mesh", label, mesh=parts[label].mesh(label, size), labels=(label,), reflectance=reflectance,
+            rgba=(*color, 1.0), material=Material(specular=0.0, texture=images[texture]),
         )
-        for label, part in parts.items()
+        for label, (reflectance, texture, size, color) in PARTS.items()
     ]  # fmt: skip
     return (*meshes, *_tags())
 
@@ -94,11 +95,11 @@ def lighting() -> Lighting:
     Give it to the engine with the shapes: images then do not depend on a headlight, which moves with the camera.
     """
     sun = Light("directional", "sun", direction=(0.3, 0.5, -1.0), ambient=(0.3,) * 3, diffuse=(0.5,) * 3)
+    places = ((-12.0, 4.0), (-12.0, -5.0), (3.0, -4.0), (3.0, 8.0), (15.5, -8.0), (15.5, 0.0), (15.5, 8.0))
     lamps = [
-        Light("point", f"lamp_{k}", pos=pos, ambient=(0.12,) * 3, diffuse=(0.55,) * 3, attenuation=(1.0, 0.0, 0.02),
-              casts_shadow=False)
-        for k, pos in enumerate(((-12.0, 4.0, 5.6), (-12.0, -5.0, 5.6), (3.0, -4.0, 5.6), (3.0, 8.0, 5.6),
-                                 (15.5, -8.0, 3.0), (15.5, 0.0, 3.0), (15.5, 8.0, 3.0)))
+        Light("point", f"lamp_{k}", pos=(x, y, 3.0 if x > ROOMS else 5.6), ambient=(0.12,) * 3, diffuse=(0.55,) * 3,
+              attenuation=(1.0, 0.0, 0.02), casts_shadow=False)
+        for k, (x, y) in enumerate(places)
     ]  # fmt: skip
     sky = np.full((6, 1, 1, 3), (176, 204, 232), dtype=np.uint8)
     return Lighting((sun, *lamps), sky=Sky(Texture(sky, "hall/sky")))
@@ -180,27 +181,16 @@ def _averaged(values: Array, kernel: Array) -> Array:
 
 def _posed(times: Array, pos: Array, ahead: Array, up: Array) -> Trajectory:
     """Return the path whose z axis is `up` and whose x axis is `ahead` without its part along z."""
+    import torch
+
+    from sensorium.geometry.transforms import quat_from_matrix
+
     z = up / np.linalg.norm(up, axis=1, keepdims=True)
     y = np.cross(z, ahead)
     y /= np.linalg.norm(y, axis=1, keepdims=True)
     rows = np.round(np.arange(0.0, times[-1], 1.0 / RATE) / times[1]).astype(np.int64)
     turns = np.stack([np.cross(y, z), y, z], axis=2)[rows]
-    return Trajectory(times[rows], pos[rows], np.array([_quat(turn) for turn in turns]))
-
-
-def _quat(turn: Array) -> Array:
-    """Return the quaternion wxyz of a rotation matrix, from the eigenvector of its quadratic form (Bar-Itzhack)."""
-    a = turn
-    form = np.array(
-        [
-            [a[0, 0] + a[1, 1] + a[2, 2], a[2, 1] - a[1, 2], a[0, 2] - a[2, 0], a[1, 0] - a[0, 1]],
-            [0.0, a[0, 0] - a[1, 1] - a[2, 2], a[0, 1] + a[1, 0], a[0, 2] + a[2, 0]],
-            [0.0, 0.0, a[1, 1] - a[0, 0] - a[2, 2], a[1, 2] + a[2, 1]],
-            [0.0, 0.0, 0.0, a[2, 2] - a[0, 0] - a[1, 1]],
-        ]
-    )
-    _, vectors = np.linalg.eigh(form, UPLO="U")
-    return vectors[:, -1]
+    return Trajectory(times[rows], pos[rows], quat_from_matrix(torch.from_numpy(turns)).numpy())
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
@@ -281,8 +271,10 @@ class _Part:
 
 def _tags() -> Iterator[Shape]:
     """Yield the AprilTags."""
-    for number, (*pos, azimuth) in enumerate(TAGS):
-        c, s = (0.5 * part(0.5 * math.radians(azimuth)) for part in (math.cos, math.sin))
+    for number, (x, y, z, azimuth) in enumerate(TAGS):
+        turn = math.radians(azimuth)
+        c, s = 0.5 * math.cos(0.5 * turn), 0.5 * math.sin(0.5 * turn)
+        pos = x - DEPTH * math.cos(turn), y - DEPTH * math.sin(turn), z
         # Its x axis is horizontal, y is up, and z, which is its front, points into the hall.
         board = apriltag(number, TAG_SIZE).shape(f"tag_{number}", pos=pos, quat=(c - s, c - s, c + s, c + s))
         yield replace(board, labels=("tag",))

@@ -24,8 +24,8 @@ from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.export.lerobot import (
     DONE,
     NO_TASK,
+    FeatureLayout,
     FeatureSource,
-    Layout,
     action_of,
     fps_of,
     period_of,
@@ -234,7 +234,7 @@ class _Dataset:
         period = max(periods) or self._duration
         self._times = np.arange(0.0, self._duration - SOON, period)
         self._files = DatasetFiles(self._root, fps_of(1.0 / period))
-        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()}, Layout(), {})
+        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()}, FeatureLayout(), {})
         if controls is None:
             self.notes.append("the action: the engine has no controls")
 

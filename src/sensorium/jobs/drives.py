@@ -56,11 +56,10 @@ def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, 
     from sensorium.demo import hall
     from sensorium.engines.trajectory.engine import TrajectoryEngine
 
-    is_hall = _is_name(world, (HALL,))
-    return TrajectoryEngine(
-        trajectory, TIME_STEP, num_envs=envs, world=hall.shapes() if is_hall else world or (),
-        lighting=hall.lighting() if is_hall else None, device=device,
-    )  # fmt: skip
+    place: dict[str, Any] = {"world": world or ()}
+    if _is_name(world, (HALL,)):
+        place = {"world": hall.shapes(), "lighting": hall.lighting()}
+    return TrajectoryEngine(trajectory, TIME_STEP, num_envs=envs, device=device, **place)
 
 
 def drive_of(trajectory: str, world: str | None = None, **reading: Any) -> Drive:

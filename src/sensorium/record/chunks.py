@@ -22,14 +22,12 @@ class Part:
         buffers: consecutive buffers, which must not change afterwards.
         index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`.
         about: data of the owner, see `McapWriter.collect`.
-        is_written: whether it is part of the file, and not only input of `McapWriter.collect`.
     """
 
     order: int
     buffers: Sequence[Any] = ()
     index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
     about: Any = None
-    is_written: bool = True
 
     def complete(self) -> None:
         """Complete `buffers` and `index`; called by a thread of the writer, before it reads them."""

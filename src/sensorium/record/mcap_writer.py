@@ -189,6 +189,8 @@ class McapWriter:
         self.path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
         self.collect: Callable[[Sequence[Part]], None] = lambda parts: None
         """Function that adds messages to a closed chunk with these parts; called by a thread, which holds `lock`."""
+        self.writes_collected = False
+        """Whether parts with `about` are not written: they are input of `collect` only."""
         self.error: Exception | None = None
         file: Any = open(self.path, "ab", buffering=0) if self._owns else path
         self._file = file
@@ -252,13 +254,7 @@ class McapWriter:
         data = packed(record)
         self.add_part(Part(-1, [data]), len(data))
 
-    def add(
-        self,
-        *messages: tuple[int, int, int, int, Sequence[Any]],
-        order: int = 0,
-        about: Any = None,
-        is_written: bool = True,
-    ) -> None:
+    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]], order: int = 0, about: Any = None) -> None:
         """Add messages one after the other; wait while too many are queued.
 
         Args:
@@ -266,7 +262,6 @@ class McapWriter:
                 its frame, and its consecutive buffers, which must not change afterwards.
             order: place among the parts of the chunk, see `Part`.
             about: data of the owner.
-            is_written: see `Part`.
         """
         places, parts, at = [], [], 0
         for channel, log_time, publish_time, sequence, contents in messages:
@@ -275,7 +270,7 @@ class McapWriter:
             parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
             places.append((channel, log_time, at))
             at += len(head) + size
-        self.add_part(Part(order, parts, np.array(places, np.int64), about, is_written), at)
+        self.add_part(Part(order, parts, np.array(places, np.int64), about), at)
 
     def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
         """Add messages of one size; wait while too many are queued.
@@ -463,7 +458,8 @@ class McapWriter:
             self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
             chunk.error = error
-        chunk.parts = [part for part in chunk.parts if part.is_written]
+        if self.writes_collected:
+            chunk.parts = [part for part in chunk.parts if part.about is None]
         self._collecting = None
 
     def _fail(self, error: Exception) -> None:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, ScheduleError, SensoriumWarning, shown
-from sensorium.readings import Array, Reading, read_only
+from sensorium.readings import Array, Reading, SceneDescription, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
@@ -282,7 +282,7 @@ class Recorder:
         self._writer = open_writer(path)
         try:
             self._describe()
-            self._writer.collect = self._collect
+            self._writer.collect, self._writer.writes_collected = self._collect, not self._is_own
             self._cursor = scene.sample_cursor()
             self._watch = scene.watch(self._on_frame)
             self._on_frame()
@@ -466,7 +466,6 @@ class Recorder:
             ),
             order=order,
             about=about,
-            is_written=self._is_own,
         )
 
     def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
@@ -484,7 +483,7 @@ class Recorder:
 
                 envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
                 about = self._about(lambda data: rows.stack(data[0]))
-                rows = SensorRows(self._writer, order, live, track.batches, track.channels, envs, about, self._is_own)
+                rows = SensorRows(self._writer, order, live, track.batches, track.channels, envs, about)
                 self._rows_of[name] = rows
 
     def _about(self, stack: Callable[[Sequence[Any]], Stack]) -> Any:

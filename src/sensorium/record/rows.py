@@ -96,7 +96,6 @@ class Rows:
         bad: shape of `LiveSample.bad`.
         envs: the recorded environments: a slice or indices; None for all.
         about: data of the owner, see `Part`.
-        is_written: see `Part`.
     """
 
     def __init__(
@@ -109,9 +108,8 @@ class Rows:
         bad: tuple[int, ...] = (0, 0),
         envs: Any = None,
         about: Any = None,
-        is_written: bool = True,
     ) -> None:
-        self._writer, self._order, self._about, self._is_written = writer, order, about, is_written
+        self._writer, self._order, self._about = writer, order, about
         self._batches, self._channels, self._time_at, self._bad, self._envs = batches, channels, time_at, bad, envs
         ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
         self._starts, self.width = [0, *ends[:-1]], int(ends[-1])
@@ -135,7 +133,7 @@ class Rows:
             return segment, row
         else:
             page = segment.page, segment.flat
-            segment = _Segment(self._order, (), _NO_INDEX, self._about, self._is_written, self, *page, row)
+            segment = _Segment(self._order, (), _NO_INDEX, self._about, self, *page, row)
         segment.version, segment.base = version, self._base
         segment.chunk = self._writer.add_part(segment)
         self._segment = segment
@@ -146,9 +144,7 @@ class Rows:
         page = self._pages.pop() if self._pages else self._new_page()
         memory = page.rows.reshape(-1)
         finalize(memory, _keep, self._pages, page).atexit = False
-        return _Segment(
-            self._order, about=self._about, is_written=self._is_written, rows=self, page=page, flat=memory.data
-        )
+        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.data)
 
     def _new_page(self) -> _Page:
         """Return a page with the bytes that all rows share."""
@@ -242,7 +238,6 @@ class SensorRows(Rows):
         channels: their channels.
         envs: recorded environments: a slice or indices; None for all.
         about: data of the owner, see `Part`.
-        is_written: see `Part`.
     """
 
     def __init__(
@@ -254,9 +249,8 @@ class SensorRows(Rows):
         channels: tuple[int, ...],
         envs: Any,
         about: Any,
-        is_written: bool = True,
     ) -> None:
-        super().__init__(writer, order, batches, channels, live.time_at, live.bad.shape, envs, about, is_written)
+        super().__init__(writer, order, batches, channels, live.time_at, live.bad.shape, envs, about)
         self.live = live
         self._version = -1
         self._copies: list[tuple[int, int, memoryview]] = []

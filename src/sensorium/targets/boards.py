@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,8 @@ BITS = 6
 """Bits along each side of a tag of the family tag36h11."""
 BORDER = 2
 """Black cells around the bits of a tag in Kalibr's grids."""
+CODES: NDArray[np.uint64] = np.load(Path(__file__).with_name("tag36h11.npy"))
+"""Codes of the family tag36h11, which `tests_formats/opencv_tags.py` writes; the upper left bit is the highest."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,7 +33,7 @@ class Board:
     Its frame is in its middle: x to the right, y up, and z out of the front, which is at z = 5 mm.
 
     Args:
-        pixels: the pattern, uint8 `[row, column, 3]`, from the upper left.
+        pixels: the pattern in grey, uint8 `[row, column]`, from the upper left.
         size: width and height, m.
         corners: positions of the pattern's corners, m; see the function that makes the board.
     """
@@ -46,8 +46,8 @@ class Board:
         self,
         name: str = "board",
         *,
-        pos: Sequence[float] = (0.0, 0.0, 0.0),
-        quat: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
+        pos: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        quat: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0),
         body: int | str = "world",
     ) -> Shape:
         """Return the board as a box for the world of a `TensorEngine` or `TrajectoryEngine`.
@@ -60,13 +60,9 @@ class Board:
             quat: orientation on the body, (w, x, y, z).
             body: the body, or the world.
         """
-        material = Material(specular=0.0, texture=Texture(self.pixels, name))
-        x, y, z = pos
-        a, b, c, d = quat
-        return Shape(
-            "box", name, (0.5 * self.size[0], 0.5 * self.size[1], HALF_THICKNESS), body, (x, y, z), (a, b, c, d),
-            rgba=(1.0, 1.0, 1.0, 1.0), material=material, labels=("board",),
-        )  # fmt: skip
+        material = Material(specular=0.0, texture=Texture(np.repeat(self.pixels[..., None], 3, axis=2), name))
+        size, white = (0.5 * self.size[0], 0.5 * self.size[1], HALF_THICKNESS), (1.0, 1.0, 1.0, 1.0)
+        return Shape("box", name, size, body, pos, quat, rgba=white, material=material, labels=("board",))
 
     def add_to(self, spec: Any, name: str = "board", **place: Any) -> None:
         """Add the board to an MjSpec as a geom, with a material and a texture, all with the same name.
@@ -79,9 +75,9 @@ class Board:
         Raises:
             UnknownNameError: the model has no such body.
         """
-        from sensorium.engines.mujoco.spec import add_shape
+        from sensorium.engines.mujoco.spec import add_box
 
-        add_shape(spec, self.shape(name, **place))
+        add_box(spec, self.shape(name, **place))
 
 
 def chessboard(columns: int, rows: int, square: float) -> Board:
@@ -104,8 +100,8 @@ def chessboard(columns: int, rows: int, square: float) -> Board:
     is_black = np.add.outer(np.arange(down + 1), np.arange(across + 1)) % 2 == 0
     cells = np.pad(np.where(is_black, 0, 255).astype(np.uint8), 1, constant_values=255)
     size = (across + 3) * square, (down + 3) * square
-    points = _grid(np.arange(across) * square, np.arange(down)[::-1] * square)
-    return Board(_colored(np.kron(cells, np.ones((4 * TEXELS,) * 2, np.uint8))), size, _centred(points).reshape(-1, 3))
+    points = _grid(square * np.arange(float(across)), square * np.arange(float(down))[::-1])
+    return Board(np.kron(cells, np.ones((4 * TEXELS,) * 2, np.uint8)), size, points.reshape(-1, 3))
 
 
 def apriltag(number: int, size: float, *, border: int = 1) -> Board:
@@ -125,8 +121,8 @@ def apriltag(number: int, size: float, *, border: int = 1) -> Board:
     _check_lengths("apriltag", size=size)
     cells = np.pad(tag_cells(number, border), 1, constant_values=255)
     side = size * len(cells) / (len(cells) - 2)
-    corners = _centred(_grid(np.array([0.0, size]), np.array([0.0, size]))).reshape(4, 3)[[0, 1, 3, 2]]
-    return Board(_colored(np.kron(cells, np.ones((TEXELS, TEXELS), np.uint8))), (side, side), corners)
+    corners = _grid(np.array([0.0, size]), np.array([0.0, size])).reshape(4, 3)[[0, 1, 3, 2]]
+    return Board(np.kron(cells, np.ones((TEXELS, TEXELS), np.uint8)), (side, side), corners)
 
 
 def aprilgrid(columns: int = 6, rows: int = 6, tag_size: float = 0.088, tag_spacing: float = 0.3) -> Board:
@@ -164,8 +160,8 @@ def aprilgrid(columns: int = 6, rows: int = 6, tag_size: float = 0.088, tag_spac
             _darken(light, scale * (corner + place), scale)
     unit = tag_size / cells
     lines = [np.add.outer(np.arange(n) * pitch, [0.0, cells]).reshape(-1) * unit for n in (across, down)]
-    points = _centred(_grid(*lines)).reshape(down, 2, across, 2, 3).swapaxes(1, 2).reshape(-1, 4, 3)[:, [0, 1, 3, 2]]
-    return Board(_colored(np.rint(255.0 * light).astype(np.uint8)), (width * unit, height * unit), points)
+    points = _grid(*lines).reshape(down, 2, across, 2, 3).swapaxes(1, 2).reshape(-1, 4, 3)[:, [0, 1, 3, 2]]
+    return Board(np.rint(255.0 * light).astype(np.uint8), (width * unit, height * unit), points)
 
 
 def tag_cells(number: int, border: int) -> NDArray[np.uint8]:
@@ -174,19 +170,11 @@ def tag_cells(number: int, border: int) -> NDArray[np.uint8]:
     Raises:
         ArgumentError: the family has no such tag, or the border is not positive.
     """
-    codes = _codes()
-    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < len(codes):
-        raise ArgumentError(f"AprilTag: got number {shown(number)}, expected 0 to {len(codes) - 1} (tag36h11).")
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < len(CODES):
+        raise ArgumentError(f"AprilTag: got number {shown(number)}, expected 0 to {len(CODES) - 1} (tag36h11).")
     shifts = np.arange(BITS * BITS, dtype=np.uint64)[::-1].reshape(BITS, BITS)
-    bits = (codes[number] >> shifts) & np.uint64(1)
+    bits = (CODES[number] >> shifts) & np.uint64(1)
     return np.pad((255 * bits).astype(np.uint8), positive_int(border, "AprilTag: border"))
-
-
-@functools.cache
-def _codes() -> NDArray[np.uint64]:
-    """Return the codes of the family tag36h11, which `docs/pictures/tags.py` writes; the first bit is the highest."""
-    codes: NDArray[np.uint64] = np.load(Path(__file__).with_name("tag36h11.npy"))
-    return codes
 
 
 def _check_lengths(what: str, **given: float) -> None:
@@ -206,16 +194,7 @@ def _darken(light: NDArray[np.float64], start: Any, size: Any) -> None:
     light[first[0] : last[0], first[1] : last[1]] -= np.outer(down, across)
 
 
-def _grid(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the points at all pairs of coordinates, on the front, `[y, x, 3]`."""
-    across, up = np.meshgrid(x, y)
+def _grid(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the points at all pairs of coordinates, on the front and around its middle, `[y, x, 3]`."""
+    across, up = np.meshgrid(x - 0.5 * (x.min() + x.max()), y - 0.5 * (y.min() + y.max()))
     return np.stack([across, up, np.full_like(across, HALF_THICKNESS)], axis=-1)
-
-
-def _centred(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    middle = 0.5 * (points.min(axis=(0, 1)) + points.max(axis=(0, 1)))
-    return points - np.array([middle[0], middle[1], 0.0])
-
-
-def _colored(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.repeat(gray[..., None], 3, axis=-1)

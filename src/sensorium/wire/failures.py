@@ -64,9 +64,6 @@ class Failures:
         """Total number of records, including those that are no longer kept."""
         return self._count
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def add(self, sensor: str, where: str, error: BaseException, frame: int = -1) -> Failure:
         """Log an exception as an error, and keep it; see `Failure`."""
         record = Failure(sensor, where, error, _trace_of(error), time.time(), frame)

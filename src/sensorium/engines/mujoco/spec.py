@@ -218,8 +218,8 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     return world
 
 
-def add_shape(spec: Any, shape: Shape) -> None:
-    """Add an analytic shape with an image on it to an MjSpec, as a geom, a material and a texture of its name.
+def add_box(spec: Any, shape: Shape) -> None:
+    """Add a box with an image on it to an MjSpec, as a geom, a material and a texture of its name.
 
     Raises:
         UnknownNameError: the model has no body of the shape's name.
@@ -227,22 +227,16 @@ def add_shape(spec: Any, shape: Shape) -> None:
     body = spec.body("world" if shape.body == -1 else shape.body)
     if body is None:
         raise UnknownNameError("body", str(shape.body), [each.name for each in spec.bodies])
-    material, texture = shape.material, shape.material.texture
-    assert texture is not None and not texture.is_cube
+    name, texture = shape.name, shape.material.texture
+    assert shape.kind == "box" and texture is not None
     height, width, channels = texture.pixels.shape
-    image = spec.add_texture(
-        name=shape.name, type=mujoco.mjtTexture.mjTEXTURE_2D, width=width, height=height, nchannel=channels
-    )
+    kind = mujoco.mjtTexture.mjTEXTURE_2D
+    image = spec.add_texture(name=name, type=kind, width=width, height=height, nchannel=channels)
     image.data = texture.pixels.tobytes()
-    look = spec.add_material(
-        name=shape.name, specular=material.specular, shininess=material.shininess, rgba=shape.rgba,
-        texrepeat=material.repeat,
-    )  # fmt: skip
-    look.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = shape.name
-    body.add_geom(
-        name=shape.name, type=getattr(mujoco.mjtGeom, f"mjGEOM_{shape.kind.upper()}"), material=shape.name,
-        size=(*shape.size, 0.0, 0.0)[:3], pos=shape.pos, quat=shape.quat,
-    )  # fmt: skip
+    look = spec.add_material(name=name, specular=shape.material.specular, rgba=shape.rgba)
+    look.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = name
+    box = mujoco.mjtGeom.mjGEOM_BOX
+    body.add_geom(name=name, type=box, material=name, size=shape.size, pos=shape.pos, quat=shape.quat)
 
 
 def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:

@@ -44,12 +44,12 @@ class Vector(NamedTuple):
 
     Attributes:
         names: sensors, or fields as ``SENSOR.FIELD``.
-        count: number of newest captures in an episode whose values the feature holds one after the other, oldest
+        captures: number of newest captures in an episode whose values the feature holds one after the other, oldest
             first. The first capture is repeated until there are as many.
     """
 
     names: tuple[str, ...]
-    count: int = 1
+    captures: int = 1
 
     @classmethod
     def parse(cls, text: str) -> tuple[str, Vector]:
@@ -114,7 +114,7 @@ def write_lerobot(
     rate = 1.0 / (period * dt)
     with staged(folder, *OUTDATED) as root:
         files = DatasetFiles(root, fps_of(rate, 1e-3 if clock else 1e-6))
-        layout = Layout(features, names, video)
+        layout = FeatureLayout(features, names, video)
         frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env, clock, layout)
         for reading in readings:
             frames.advance(reading.tick)
@@ -173,11 +173,11 @@ class _Frames:
         first_tick: int,
         env: int | None,
         clock: str,
-        layout: Layout,
+        layout: FeatureLayout,
     ) -> None:
         self._files, self._period, self._sensors, self._env, self._clock = files, period, sensors, env, clock
         self._layout = layout
-        self._histories: dict[str, _History] = {}
+        self._histories: dict[str, _CaptureHistory] = {}
         self._logs = {name: _Log(values) for name, values in logs.items()}
         logged = () if "action" in layout.features else (*ACTIONS, CONTROL)
         self._action = next((name for name in logged if name in self._logs), "")
@@ -339,7 +339,7 @@ class FeatureSource(Protocol):
         """Return the values of the environments in some rows."""
 
 
-class Layout:
+class FeatureLayout:
     """Options of the features; see `write_lerobot`."""
 
     def __init__(
@@ -358,15 +358,15 @@ class Layout:
             return ""
         return next((text for text in (f"{sensor}.{spec.name}", sensor) if text in self.chosen), "")
 
-    def history(self, sensor: str, specs: Iterable[FieldSpec]) -> _History | None:
+    def history(self, sensor: str, specs: Iterable[FieldSpec]) -> _CaptureHistory | None:
         """Return a history of the fields of a sensor of which features hold several captures; None without any."""
         items = {spec.name: item for spec in specs if (item := self.item(sensor, spec))}
-        counts = {name: self.features[self.chosen[item]].count for name, item in items.items()}
-        return _History(max(counts.values()), list(counts)) if max(counts.values(), default=1) > 1 else None
+        counts = {name: self.features[self.chosen[item]].captures for name, item in items.items()}
+        return _CaptureHistory(max(counts.values()), list(counts)) if max(counts.values(), default=1) > 1 else None
 
 
 def sources_of(
-    specs: Mapping[str, Sequence[FieldSpec]], layout: Layout, histories: Mapping[str, _History]
+    specs: Mapping[str, Sequence[FieldSpec]], layout: FeatureLayout, histories: Mapping[str, _CaptureHistory]
 ) -> tuple[list[FeatureSource], list[str]]:
     """Return the source of each feature, and a message for each field that is in none.
 
@@ -402,7 +402,7 @@ def sources_of(
                 found.append(_Array(name, spec))
     if unknown := layout.chosen.keys() - used:
         raise UnknownNameError("sensor or field with numbers", min(unknown), specs)
-    sources = [_Vector(name, fields, layout, histories) for name, fields in vectors.items() if fields]
+    sources = [_VectorSource(name, fields, layout, histories) for name, fields in vectors.items() if fields]
     return [*sources, *found], notes
 
 
@@ -424,7 +424,7 @@ def fps_of(rate: float, tolerance: float = 1e-6) -> float:
 DONE = Feature("next.done", "bool", (1,))
 
 
-class _History:
+class _CaptureHistory:
     """Newest captures of a sensor in the open episode of each environment.
 
     Args:
@@ -458,16 +458,20 @@ class _History:
         return self._values[name][rows]
 
 
-class _Vector:
+class _VectorSource:
     """Fields of one or more sensors together, of one capture or of several, oldest first."""
 
     note = ""
 
     def __init__(
-        self, name: str, fields: Sequence[tuple[str, FieldSpec]], layout: Layout, histories: Mapping[str, _History]
+        self,
+        name: str,
+        fields: Sequence[tuple[str, FieldSpec]],
+        layout: FeatureLayout,
+        histories: Mapping[str, _CaptureHistory],
     ) -> None:
         self._fields, self._histories = fields, histories
-        self._count = layout.features[name].count if name in layout.features else 1
+        self._count = layout.features[name].captures if name in layout.features else 1
         names = [
             f"{sensor}{age}.{column}"
             for age in ([""] if self._count == 1 else [f"[{k}]" for k in range(1 - self._count, 1)])

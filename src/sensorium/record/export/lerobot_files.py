@@ -68,9 +68,14 @@ class Feature:
     names: list[str] | None = None
     info: dict[str, Any] | None = None
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of an image."""
+        return self.shape[0], self.shape[1]
+
     def to_dict(self, fps: float) -> dict[str, Any]:
         """Return the description in ``info.json``, of a video with its rate."""
-        info = video_info(*self.shape[:2], fps) if self.dtype == "video" else self.info
+        info = video_info(*self.size, fps) if self.dtype == "video" else self.info
         about = {"dtype": self.dtype, "shape": list(self.shape), "names": self.names}
         return about if info is None else about | {"info": info}
 
@@ -122,7 +127,7 @@ class DatasetFiles:
         Raises:
             MissingDependencyError: PyAV is not installed, which videos need.
         """
-        return VideoEpisode(*feature.shape[:2], self._fps) if feature.dtype == "video" else []
+        return VideoEpisode(*feature.size, self._fps) if feature.dtype == "video" else []
 
     def add(
         self, features: Mapping[str, Feature], columns: Mapping[str, Column | OpenColumn], tasks: Sequence[str]
@@ -181,7 +186,7 @@ class DatasetFiles:
         """Return the video files of a feature."""
         if feature.name not in self._videos:
             root = self._root / "videos" / feature.name
-            self._videos[feature.name] = VideoFiles(root, f"{_FILE}.mp4", CHUNK_FILES, *feature.shape[:2], self._fps)
+            self._videos[feature.name] = VideoFiles(root, f"{_FILE}.mp4", CHUNK_FILES, *feature.size, self._fps)
         return self._videos[feature.name]
 
     def _write_episodes(self) -> None:

@@ -203,6 +203,11 @@ class Ros2Messages:
         self._taken |= {frame, frame + OPTICAL}
         return frame
 
+    @property
+    def posed(self) -> tuple[str, ...]:
+        """The sensors whose readings become transforms on ``/tf``."""
+        return tuple(name for name, sensor in self._sensors.items() if sensor.followed) if self._poses else ()
+
     def topics_of(self, sensor: str, mount: int) -> list[Topic]:
         """Return the topics of the measured values of one mount, in the first converted environment."""
         channels = self._sensors[sensor]._channels
@@ -383,7 +388,9 @@ class _SensorMessages:
         )
         at, envs = np.nonzero(new)
         is_all = len(at) == new.size and np.array_equal(rows, np.arange(len(stack.env_ids)))
-        return _New(at, envs, rows[envs], stamps, true_stamps, frames[new], start + nanoseconds(stack.times)[at], is_all)
+        return _New(
+            at, envs, rows[envs], stamps, true_stamps, frames[new], start + nanoseconds(stack.times)[at], is_all
+        )
 
     def _transforms(self, poses: Array, new: _New) -> Iterator[MessageBlock]:
         """Yield the transforms from the world to the frames that follow the mounts, with the true time."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -102,8 +101,8 @@ def camera_info(sensor: MappedSensor) -> Iterator[Channel]:
 
     for spec, height, width, _, _ in _images(sensor):
         if not _is_cloud(spec):
-            values = {"height": height, "width": width, "distortion_model": distortion.model, "d": distortion.coefficients,
-                      "r": np.eye(3).reshape(9)}  # fmt: skip
+            values = {"height": height, "width": width, "distortion_model": distortion.model,
+                      "d": distortion.coefficients, "r": np.eye(3).reshape(9)}  # fmt: skip
             yield Channel(
                 "sensor_msgs/msg/CameraInfo", f"{_start(spec)}/camera_info", (name,), values, columns, frame=OPTICAL
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.pose import rotate
 from sensorium.readings import Array
 from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, message_mapper
 from sensorium.record.ros2.names import WORLD
@@ -160,11 +161,14 @@ def odometry(sensor: MappedSensor) -> Iterator[Channel]:
 
     def columns(samples: Samples) -> Columns:
         q = samples[quat.name]
+        inverse = q.astype(np.float64) * (1.0, -1.0, -1.0, -1.0)
         return {
             "pose.pose.position": samples[pos.name],
             "pose.pose.orientation": xyzw(q),
             **{
-                path: rotate_inverse(q, samples[spec.name]) if spec.frame == "world" else samples[spec.name]
+                path: rotate(inverse, samples[spec.name].astype(np.float64))
+                if spec.frame == "world"
+                else samples[spec.name]
                 for path, spec in found.items()
             },
         }
@@ -176,12 +180,3 @@ def odometry(sensor: MappedSensor) -> Iterator[Channel]:
 def _moving(sensor: MappedSensor, role: str, unit: str) -> FieldSpec | None:
     found = (sensor.field(role=role, unit=unit, frame=frame, shape=(3,)) for frame in ("sensor", "world"))
     return next((spec for spec in found if spec is not None), None)
-
-
-def rotate_inverse(quat: Array, vector: Array) -> Array:
-    """Return vectors `[..., 3]` in the axes of a frame with orientation `quat` `[..., 4]` wxyz, as float64."""
-    q, v = quat.astype(np.float64), vector.astype(np.float64)
-    axis = -q[..., 1:]
-    turned = 2.0 * np.cross(axis, v)
-    rotated: Array = v + q[..., :1] * turned + np.cross(axis, turned)
-    return rotated

@@ -68,7 +68,6 @@ class MappedSensor:
                 return spec
         return None
 
-
     def variances(self, spec: FieldSpec) -> Array | None:
         """Return the variances of the white noise of a field, see `calibration.white_variances`."""
         prefix = next((each for each, name in self.prefixes.items() if name == spec.name), "")
