@@ -146,7 +146,7 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
     hits = recorded["ranges"].truth["distances"][0, 0]
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
-    lights = drive_of(name, "hall", None).engine(1, "cpu").lighting().lights
+    lights = drive_of(name, "hall").engine(1, "cpu").lighting().lights
     assert lights == hall.lighting().lights and not any(light.kind == "head" for light in lights)
 
 
