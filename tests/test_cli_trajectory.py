@@ -14,6 +14,7 @@ from rosbags.rosbag2 import Reader
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.commands import Run
 from sensorium.cli.simulation import simulate
 from sensorium.demo import hall
 from sensorium.jobs.drives import drive_of
@@ -126,14 +127,15 @@ def test_poses_of_kitti_and_repeated_times(tmp_path: Path, capsys: pytest.Captur
     kitti, repeated = ("--trajectory", str(tmp_path / "00.txt")), ("--trajectory", str(tmp_path / "path.tum"))
     for options, words in ((kitti, "--rate 10 or --times FILE"), (repeated, "--drop-repeated")):
         assert run(tmp_path, *options) == 2 and words in " ".join(capsys.readouterr().err.split())
-    for options in (
-        (*kitti, "--rate", "10"),
-        (*kitti, "--times", str(tmp_path / "stamps")),
-        (*repeated, "--drop-repeated"),
+    assert run(tmp_path, *kitti, "--rate", "0") == 2 and "got the rate 0" in capsys.readouterr().err
+    for reading in (
+        Run(trajectory=kitti[1], rate=10.0),
+        Run(trajectory=kitti[1], times=str(tmp_path / "stamps")),
+        Run(trajectory=repeated[1], drop_repeated=True),
     ):
-        assert run(tmp_path, *options) == 0
-        imu = load(tmp_path / "out/readings.npz")["imu"]
-        np.testing.assert_allclose(imu.truth["lin_acc_b"], np.broadcast_to([0, 0, 9.81], (31, 1, 3)), atol=1e-4)
+        drive = reading.drive()
+        assert drive is not None
+        np.testing.assert_allclose(drive.trajectory.at([0.0, 0.25]).pos, [[0, 0, 0], [0.5, 0, 0]], atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["drone", "car"])
@@ -144,7 +146,7 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
     hits = recorded["ranges"].truth["distances"][0, 0]
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
-    lights = drive_of(name, "hall", None).engine(1, "cpu").lighting().lights
+    lights = drive_of(name, "hall").engine(1, "cpu").lighting().lights
     assert lights == hall.lighting().lights and not any(light.kind == "head" for light in lights)
 
 
