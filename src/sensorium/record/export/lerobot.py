@@ -65,21 +65,11 @@ class Vector(NamedTuple):
 
 
 def write_lerobot(
-    readings: Iterable[Reading],
-    folder: str | os.PathLike[str],
-    *,
-    dt: float,
-    period: float,
-    sensors: Iterable[str],
-    logs: Mapping[str, Iterable[Reading]] | None = None,
-    marks: Iterable[Mark] = (),
-    first_tick: int = 0,
-    env: int | None = None,
-    clock: str = "",
-    features: Mapping[str, Vector] | None = None,
-    names: Mapping[str, Sequence[str]] | None = None,
-    video: bool = False,
-) -> list[str]:
+    readings: Iterable[Reading], folder: str | os.PathLike[str], *, dt: float, period: float, sensors: Iterable[str],
+    logs: Mapping[str, Iterable[Reading]] | None = None, marks: Iterable[Mark] = (), first_tick: int = 0,
+    env: int | None = None, clock: str = "", features: Mapping[str, Vector] | None = None,
+    names: Mapping[str, Sequence[str]] | None = None, video: bool = False,
+) -> list[str]:  # fmt: skip
     """Write readings as a data set of LeRobot.
 
     An action belongs to the frame from which it takes effect. If the first one was logged at `first_tick`, actions were
