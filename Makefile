@@ -107,7 +107,7 @@ test-newton: env-newton  ## test the sensors in Newton with the MuJoCo that it p
 test-jax: env-jax  ## test the sensors with JAX and MJX, in a separate virtual environment
 	$(PY) -m pytest tests_jax $(PYTEST_ARGS)
 
-test-formats: env-formats  ## open exported files with evo, lerobot and pykitti, in a separate virtual environment
+test-formats: env-formats  ## open exported files with evo, lerobot and pykitti, and images with OpenCV, in a separate virtual environment
 	$(PY) -m pytest tests_formats $(PYTEST_ARGS)
 
 test-rl: env-rl  ## test the wrappers with rsl_rl, Stable-Baselines3, TorchRL and skrl, in a separate virtual environment

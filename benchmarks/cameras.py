@@ -20,13 +20,11 @@ from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, repeats_of, wall_and_cpu
 from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, Scene
 from sensorium.cameras.annotators import distances
-from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
 from sensorium.cameras.render.lighting import place_lights
-from sensorium.cameras.render.listing import list_shapes
 from sensorium.cameras.render.paths import trace_paths
 from sensorium.cameras.render.place import place_cameras
-from sensorium.cameras.render.raster import draw_clusters
+from sensorium.cameras.render.raster import draw_analytic, draw_clusters, list_shapes
 from sensorium.cameras.render.shade import shade
 from sensorium.cameras.render.shadows import cast_shadows
 from sensorium.lenses import PinholeLensCfg

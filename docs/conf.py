@@ -71,7 +71,7 @@ def _to_repository(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(((?:\.\./)?)README\.md(#[\w-]*)?\)", r"](\1index.md)", source[0])
 
 
-PARTS = ("", ".stages", ".patterns", ".lenses", ".engines", ".math", ".pictures", ".readings", ".client")
+PARTS = ("", ".stages", ".patterns", ".lenses", ".engines", ".math", ".pictures", ".readings", ".client", ".targets")
 """The package and its parts with further public names."""
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
-from sensorium.stream.failures import FailureLog
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscriptions import LOG
 from sensorium.wire.data import RawData, SensorData
+from sensorium.wire.failures import Failures
 from sensorium.wire.header import Header, begin_message, body_offset, type_id
 from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.serializers import registered
@@ -57,7 +58,7 @@ class Host:
     def __init__(self, world: Bodies, num_envs: int = 1, executor: Executor | None = None) -> None:
         self.bodies, self.num_envs, self.dt = world, num_envs, 0.01
         self.executor = ThreadPoolExecutor(4) if executor is None else executor
-        self.failures = FailureLog()
+        self.failures = Failures(LOG)
         self.sent: deque[Message] = deque()
         self.opened: deque[int] = deque()
         self.done: deque[int] = deque()
@@ -73,7 +74,7 @@ class Host:
     ) -> None:
         self.executor.shutdown()
         if kind is None:
-            assert [failure.trace for failure in self.failures.take()] == []
+            assert [failure.traceback for failure in self.failures.take()] == []
 
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
         """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin."""

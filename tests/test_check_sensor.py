@@ -30,7 +30,8 @@ EVERY_LAW = {
     "hooks_work_on_all_envs_at_once", "nothing_lasts_in_plain_attributes", "reading_changes_nothing",
     "same_seed_same_numbers", "env_count_does_not_matter", "mounts_do_not_matter", "other_sensors_do_not_matter",
     "lazy_equals_eager",
-    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "nothing_old_after_reset",
+    "truth_is_never_altered", "no_time_no_change", "reset_leaves_the_others", "recorded_hooks_follow_rows",
+    "nothing_old_after_reset",
     "resuming_is_exact", "setters_reach_only_their_envs", "delay_invents_nothing", "config_round_trip",
     "streams_as_it_is", "errors_name_the_field",
 }  # fmt: skip
@@ -632,6 +633,124 @@ class Maskless(sn.SimpleSensor[MasklessCfg, HeightData]):
     update_raw_data = sn.recorded(update_raw_data)
 
 
+class _Kernel(sn.SimpleSensor[Any, Any]):
+    """A recorded hook with one launch of a kernel."""
+
+    requires = (BODY_POSE,)
+    kernel: ClassVar[Any]
+
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        pos = wp.from_torch(self.mount.pos_w, dtype=wp.vec3)
+        self.compute_on.launch(self.kernel, self.items(), [pos], [raw.warp.height])
+
+    def items(self) -> tuple[int, ...]:
+        return (self.mount.count,)
+
+
+@wp.kernel
+def _whole(rows: Rows, pos: wp.array2d[wp.vec3], out: wp.array2d[float]):
+    env, mount = wp.tid()
+    if rows.mask[env] == wp.uint8(0):
+        return
+    out[env, mount] = pos[env, mount][2]
+
+
+class NoStartCfg(MountedSensorCfg[HeightData]):
+    """A kernel that takes its first index for the environment."""
+
+
+class NoStart(_Kernel, sn.SimpleSensor[NoStartCfg, HeightData]):
+    kernel = _whole
+
+
+class HarmlessCfg(MountedSensorCfg[HeightData]):
+    """A kernel without a test of the mask, on poses that follow it."""
+
+
+@wp.kernel
+def _unmasked(rows: Rows, pos: wp.array2d[wp.vec3], out: wp.array2d[float]):
+    i, mount = wp.tid()
+    out[rows.start + i, mount] = pos[rows.start + i, mount][2]
+
+
+class Harmless(_Kernel, sn.SimpleSensor[HarmlessCfg, HeightData]):
+    kernel = _unmasked
+
+
+class DoubledCfg(MountedSensorCfg[HeightData]):
+    """A torch operation after the launch of a recorded hook."""
+
+
+class Doubled(_Kernel, sn.SimpleSensor[DoubledCfg, HeightData]):
+    kernel = _unmasked
+
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        super().update_raw_data(raw)
+        raw.height.mul_(2.0)
+
+
+class AssignedCfg(MountedSensorCfg[HeightData]):
+    """A recorded hook that assigns a view."""
+
+
+class Assigned(_Kernel, sn.SimpleSensor[AssignedCfg, HeightData]):
+    @sn.recorded
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height = self.mount.pos_w[..., 2]
+
+
+class OneAxisMoreCfg(MountedSensorCfg[HeightData]):
+    """A launch that gives the axis env again: its threads would write outside the arrays."""
+
+
+class OneAxisMore(_Kernel, sn.SimpleSensor[OneAxisMoreCfg, HeightData]):
+    kernel = _unmasked
+
+    def items(self) -> tuple[int, ...]:
+        return (self.num_envs, self.mount.count)
+
+
+class ZeroByZeroCfg(MountedSensorCfg[HeightData]):
+    """Computes NaN from a finite state."""
+
+
+class ZeroByZero(sn.SimpleSensor[ZeroByZeroCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        height = self.mount.pos_w[..., 2]
+        raw.height.copy_((height - height) / (height - height))
+
+
+class OverwritesCfg(MountedSensorCfg[HeightData]):
+    """Its attribute has a name of the base class."""
+
+
+class Overwrites(_Height, sn.SimpleSensor[OverwritesCfg, HeightData]):
+    def setup(self) -> None:
+        self.rate = 40.0  # type: ignore[assignment]
+
+
+class MisdrawnCfg(MountedSensorCfg[HeightData]):
+    """Draws a word."""
+
+
+class Misdrawn(_Height, sn.SimpleSensor[MisdrawnCfg, HeightData]):
+    def debug_draw(self) -> Iterable[Any]:
+        return ("circle",)
+
+
+class FailsToDrawCfg(MountedSensorCfg[HeightData]):
+    """Raises where it is drawn."""
+
+
+class FailsToDraw(_Height, sn.SimpleSensor[FailsToDrawCfg, HeightData]):
+    def debug_draw(self) -> Iterable[Any]:
+        raise ValueError("no colour")
+
+
 @dataclass(frozen=True)
 class LabelledData:
     height: Annotated[Tensor, Field("m")]
@@ -694,7 +813,11 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (PerEnvCfg, "fields_follow_the_config", ["(1,", "(4,", "self.cfg"]),
         (MisshapenCfg, "shapes_and_dtypes", ["update_raw_data failed", "RuntimeError", "height=(4, 1) float32"]),
         (ForgetfulCfg, "declares_what_it_reads", ["BODY_VELOCITY", "requires"]),
-        (ForgetsInSetupCfg, "declares_what_it_reads", ["'gravity_w'", "Add sn.engines.GRAVITY to `requires`"]),
+        (
+            ForgetsInSetupCfg,
+            "declares_what_it_reads",
+            ["'gravity_w'", "Add it: requires = (sn.engines.BODY_POSE, sn.engines.GRAVITY,)"],
+        ),
         (HoarderCfg, "nothing_lasts_in_plain_attributes", ["self.total", "new_state"]),
         (KernelHoarderCfg, "nothing_lasts_in_plain_attributes", ["self.total", "new_state"]),
         (ScribblesCfg, "post_process_only_projects", ["data.height", "do not modify `data`"]),
@@ -707,6 +830,12 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (TidiesCfg, "leaves_the_engine_alone", ["body_pos_w", "clone()"]),
         (FirstMountCfg, "mounts_do_not_matter", ["height", "raw.x[:, k]"]),
         (MasklessCfg, "reset_leaves_the_others", ["rows.mask[env]"]),
+        (NoStartCfg, "recorded_hooks_follow_rows", ["a launch for env 2 alone", "rows.start + i"]),
+        (HarmlessCfg, "recorded_hooks_follow_rows", ["of the other envs", "rows.mask[env] is 0"]),
+        (DoubledCfg, "recorded_hooks_follow_rows", ["marked @recorded calls the torch operation mul_ (", "only once"]),
+        (AssignedCfg, "recorded_hooks_follow_rows", ["copy_", "Remove @recorded"]),
+        (OneAxisMoreCfg, "shapes_and_dtypes", ["update_raw_data failed", "into 2 indices", "has 3 axes, (4, 4, 1)"]),
+        (ZeroByZeroCfg, "shapes_and_dtypes", ["true value is NaN", "or a hook of the sensor"]),
         (LabelledCfg, "streams_as_it_is", ["constants", "Tensor", "array.tolist()"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -807,6 +936,59 @@ def test_invalid_lazy_plugin_fails_at_scene_build(cfg_class: type[MountedSensorC
     """The first read is not the first test: the build tries its hooks on exactly the arrays that it requires."""
     with pytest.raises(sn.RegistrationError, match=message):
         sn.Scene(tumbling_engine(3), [cfg_class(body="body")])
+
+
+@pytest.mark.parametrize(
+    ("cfg_class", "message"),
+    [
+        (
+            OverwritesCfg,
+            r"sensor 'overwrites' \(Overwrites\): setup assigns self\.rate, an attribute of the base class",
+        ),
+        (MisdrawnCfg, r"sensor 'misdrawn' \(Misdrawn\): debug_draw yields 'circle', expected a .*DebugShape"),
+        (FailsToDrawCfg, r"sensor 'fails_to_draw' \(FailsToDraw\): debug_draw failed\. ValueError: no colour"),
+    ],
+)
+def test_set_up_and_drawing_name_the_sensor(cfg_class: type[MountedSensorCfg[HeightData]], message: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=message):
+        sn.Scene(tumbling_engine(1), [cfg := cfg_class(body="body")])[cfg].drawings()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"requires": BODY_POSE}, r"Wrong\.requires: got Requirement\(.*expected a tuple of requirements: requires = "),
+        ({"requires": ("BODY_POSE",)}, r"Wrong\.requires: got \('BODY_POSE',\)"),
+        (
+            {"apply_transform": lambda self, data, timeline: None},
+            r"Wrong\.apply_transform cannot be called \(.*'is_measured'\): write "
+            r"apply_transform\(self, data, timeline, \*, is_measured\)",
+        ),
+        ({"setup": lambda self, raw: None}, r"Wrong\.setup cannot be called .*write setup\(self\)"),
+        ({"needs": classmethod(lambda cls, cfg: ())}, r"write needs\(cls, cfg, names, supports\)"),
+    ],
+)
+def test_members_of_the_wrong_form_are_refused_at_class_definition(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(sn.RegistrationError, match=message):
+        type("Wrong", (_Height,), members)
+
+
+def test_a_field_cannot_replace_a_selector() -> None:
+    """A default would change the mount; a selector that a class only makes mandatory is one."""
+    with pytest.raises(sn.RegistrationError, match=r"WhiskerCfg\.geom replaces a selector .* such as geom_name"):
+
+        class WhiskerCfg(MountedSensorCfg[HeightData]):
+            geom: str = "whisker"
+
+    class SiteCfg(MountedSensorCfg[HeightData]):
+        site: str
+
+    assert SiteCfg(site="site").selector == ("site", "site")
+
+
+def test_several_mounts_are_tested_on_a_custom_engine_too() -> None:
+    with pytest.raises(ContractError, match="alone and in bodies="):
+        check_sensor(FirstMountCfg(body="body"), lambda num_envs: tumbling_engine(num_envs))
 
 
 class CountedCfg(MountedSensorCfg[HeightData]):

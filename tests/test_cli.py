@@ -20,7 +20,7 @@ from test_pictures import IMAGES, check_picture, pixels
 from sensorium.cli import main, simulation
 from sensorium.demo import model_path
 from sensorium.errors import ModelError
-from sensorium.jobs.rig import load_semantics
+from sensorium.jobs.rig import load_semantics, tables_of
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 
@@ -350,6 +350,7 @@ semantic_filter = "class: crate"
     assert main(["explain", str(model_path()), "--rig", rig(tmp_path, text)]) == 0
     with pytest.raises(ModelError, match=r"semantics: got \{'crate': 3\}, expected label = patterns"):
         load_semantics(Path(rig(tmp_path, "[semantics]\ncrate = 3\n" + RIG)))
+    assert tables_of(Path(rig(tmp_path, "[semantics]\ncrate = 'crate_.*'\n"))) == []  # for sensors that clients spawn
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -84,10 +84,11 @@ def test_a_recorded_run_is_replayed_as_the_same_npz(
 
 def test_some_environments_of_the_demo_are_recorded_with_ros2_messages(tmp_path: Path) -> None:
     path = tmp_path / "sub/run.mcap"
-    options = ["--envs", "3", "--seconds", "0.05", "--record", str(path), "--ros2", "--record-envs", "0,2"]
-    assert main(["run", "demo", *options]) == 0
+    options = ["--envs", "3", "--seconds", "0.05", "--record", str(path), "--record-envs", "0,2"]
+    assert main(["run", "demo", *options, "--ros2", "--states", "--no-truth"]) == 0
     with sn.replay(path) as replay:
         assert replay.env_ids.tolist() == [0, 2] and {"trunk", "foot", "lidar"} <= {*replay.description.sensors}
+        assert replay.counts["trunk.states"] == 11 and not replay.at(replay.end)["trunk"].truth
         topics = {channel.topic for channel in replay._file.channels.values()}
     assert "/env_0002/trunk/data_raw" in topics or any(topic.startswith("/env_2/") for topic in topics)
     assert not any("env_0001" in topic for topic in topics)
@@ -113,6 +114,9 @@ def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.
         (["serve", "--replay", empty, "--address", "tcp://127.0.0.1:0"], "a recording with sensors"),
         (["run", "demo", "--ros2"], "--record"),
         (["run", "demo", "--record-envs", "0"], "--record"),
+        (["run", "demo", "--no-truth"], "--record"),
+        (["run", "demo", "--record", path, "--images", "png"], "--images"),
+        (["run", "demo", "--record", path, "--ros2-only", "--states"], "--states"),
         (["run", "demo", "--record", path, "--record-envs", "0,1"], "--record-envs"),
         (["run", "demo", "--record", path, "--record-envs", "a"], "--record-envs"),
         (["run", "demo", "--record", str(tmp_path)], "--record"),

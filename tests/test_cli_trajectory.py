@@ -1,11 +1,12 @@
-"""`sensorium run` and `explain` with --trajectory: data sets without a simulator, and errors that name the options."""
+"""Commands with --trajectory: data sets, services and views without a simulator, and errors that name the options."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.simulation import simulate
 from sensorium.demo import hall
+from sensorium.jobs.drives import drive_of
 from sensorium.record import NpzRecorder, load
 
 RIG = """
@@ -114,6 +116,26 @@ def test_a_run_records_each_sample_and_arrival_without_a_stop_at_every_tick(tmp_
             np.testing.assert_array_equal(*values, err_msg=name)
 
 
+def test_poses_of_kitti_and_repeated_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A camera that moves along its own z axis, and the same path with a repeated pose."""
+    lines = [f"1 0 0 0 0 1 0 0 0 0 1 {0.2 * k}" for k in range(4)]
+    (tmp_path / "00.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "stamps").write_text("5\n5.1\n5.2\n5.3\n", encoding="utf-8")
+    tum = [f"5.{k} {0.2 * k} 0 0 0 0 0 1\n" for k in (0, 1, 1, 2, 3)]
+    (tmp_path / "path.tum").write_text("".join(tum), encoding="utf-8")
+    kitti, repeated = ("--trajectory", str(tmp_path / "00.txt")), ("--trajectory", str(tmp_path / "path.tum"))
+    for options, words in ((kitti, "--rate 10 or --times FILE"), (repeated, "--drop-repeated")):
+        assert run(tmp_path, *options) == 2 and words in " ".join(capsys.readouterr().err.split())
+    for options in (
+        (*kitti, "--rate", "10"),
+        (*kitti, "--times", str(tmp_path / "stamps")),
+        (*repeated, "--drop-repeated"),
+    ):
+        assert run(tmp_path, *options) == 0
+        imu = load(tmp_path / "out/readings.npz")["imu"]
+        np.testing.assert_allclose(imu.truth["lin_acc_b"], np.broadcast_to([0, 0, 9.81], (31, 1, 3)), atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["drone", "car"])
 def test_bundled_names(name: str, tmp_path: Path) -> None:
     assert run(tmp_path, "--trajectory", name, "--world", "hall", "--seconds", "0.1") == 0
@@ -122,6 +144,8 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
     hits = recorded["ranges"].truth["distances"][0, 0]
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
+    lights = drive_of(name, "hall", None).engine(1, "cpu").lighting().lights
+    assert lights == hall.lighting().lights and not any(light.kind == "head" for light in lights)
 
 
 def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,12 +169,74 @@ def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.
     assert "expected no value with --trajectory" in capsys.readouterr().err
 
 
+def test_serve_stops_and_view_waits_at_the_end_of_a_trajectory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page starts it again with a reset."""
+    lines = [f"{0.02 * k} {k} 0 2 0 0 0 1" for k in range(4)]
+    (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "rig.toml").write_text(RIG, encoding="utf-8")
+    options = ["--trajectory", str(tmp_path / "path.tum"), "--world", "hall", "--rig", str(tmp_path / "rig.toml")]
+    assert main(["serve", *options, "--address", "tcp://127.0.0.1:0", "--speed", "0", "--substeps", "7"]) == 0
+    said = capsys.readouterr().out
+    assert "path.tum: 1 env, 1 ms per tick" in said and "ranges" in said
+
+    class Opened(contextlib.nullcontext[None]):
+        """A page that is reset at the end of the trajectory, and closed at the next one."""
+
+        ends: ClassVar[list[int]] = []
+
+        def __init__(self, scene: sn.Scene, **options: object) -> None:
+            super().__init__()
+            self.scene = scene
+
+        def __enter__(self) -> Any:
+            return self
+
+        @property
+        def is_closed(self) -> bool:
+            return len(self.ends) == 2
+
+        def wait(self, seconds: float) -> None:
+            self.ends.append(self.scene.tick)
+            self.scene.reset()
+
+    monkeypatch.setattr("sensorium.view.live.handle.LiveView", Opened)
+    assert main(["view", *options]) == 0
+    assert Opened.ends == [60, 120]
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        (("view",), ["MODEL, --trajectory: got None"]),
+        (("serve",), ["MODEL, --trajectory: got None"]),
+        (("view", "run.mcap", "--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
+        (("view", "demo", "--trajectory", "car"), ["MODEL: got 'demo', expected no value with --trajectory"]),
+        (("serve", "demo", "--trajectory", "car"), ["MODEL: got 'demo', expected no value with --trajectory"]),
+        (("serve", "demo", "--max-gap", "1"), ["--max-gap: got 1.0", "Add --trajectory"]),
+        (("serve", "--trajectory", "car", "--control", "client"), ["--control: got 'client'"]),
+        (("serve", "--trajectory", "car", "--replay", "run.mcap"), ["MODEL, --replay: got 'car --replay run.mcap'"]),
+        (("serve", "--world", "hall", "--replay", "run.mcap"), ["--world: got 'hall'", "no --world with --replay"]),
+    ],
+)
+def test_options_that_do_not_fit_a_service_or_a_view(
+    args: tuple[str, ...], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*args]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("error:") == 1 and "Traceback" not in said
+    for part in parts:
+        assert part in said
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
         ((), ["MODEL, --trajectory: got None"]),
         (("--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
         (("--max-gap", "1"), ["--max-gap: got 1.0", "Add --trajectory"]),
+        (("--drop-repeated",), ["--drop-repeated: got True", "Add --trajectory"]),
         (("robot.xml", "--trajectory", "car"), ["MODEL: got 'robot.xml', expected no value with --trajectory"]),
         (("--trajectory", "car", "--control", "random"), ["--control: got 'random'"]),
         (("--trajectory", "car", "--engine", "newton"), ["--engine: got 'newton'"]),

@@ -85,7 +85,7 @@ def forked(work, *arguments):
     os.waitpid(child, 0)
     return answer
 
-answers = {"imu": forked(footprint.measured, "imu")}
+answers = {case: forked(footprint.measured, case) for case in ("imu", "imu/mujoco")}
 refused.update(families)
 core()
 answers["core"] = loaded()
@@ -105,8 +105,9 @@ def answers() -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_an_imu_loads_and_builds_only_what_it_uses(answers: dict[str, Any]) -> None:
-    imu = answers["imu"]
+@pytest.mark.parametrize("case", ["imu", "imu/mujoco"])
+def test_an_imu_loads_and_builds_only_what_it_uses(answers: dict[str, Any], case: str) -> None:
+    imu = answers[case]
     unused = ("cameras", "shapes", "patterns", "stream", "record", "wire", "view", "client", "presets", "drawing")
     unused += ("geometry.trace", *(f"sensors.{family}" for family in FAMILIES - {"inertial", "cameras"}))
     others = [name for name in imu["modules"] if f"{name}.".startswith(tuple(f"sensorium.{each}." for each in unused))]

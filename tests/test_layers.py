@@ -19,9 +19,9 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "lazy", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg",
-    "compute", "geometry", "math", "engines", "world", "shapes", "measurement", "stages", "registry", "patterns",
-    "sensors", "cameras", "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record", "stream",
-    "client", "local", "view", "demo", "jobs", "cli", "__main__",
+    "compute", "geometry", "math", "engines", "world", "shapes", "targets", "measurement", "stages", "registry",
+    "patterns", "sensors", "cameras", "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record",
+    "stream", "client", "local", "bridges", "view", "demo", "jobs", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
@@ -42,6 +42,7 @@ OUTPUTS = {
         "compat",
     },
     "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
+    "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.

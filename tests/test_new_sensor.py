@@ -79,7 +79,8 @@ def test_new_sensor_prints_files_and_next_steps(
     assert main(["new-sensor", "wind-speed"]) == 0
     out = capsys.readouterr().out
     for part in ('kind "wind_speed"', "src/sensorium_wind_speed/options.py", "WindSpeed.update_raw_data", "next:",
-                 "cd sensorium-wind-speed", "python -m pytest", "pip install -e .", "sensorium list"):  # fmt: skip
+                 "cd sensorium-wind-speed", "pip install -e '.[test]'", "python -m pytest",
+                 "sensorium list"):  # fmt: skip
         assert part in out
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     package = "sensorium-wind-speed/src/sensorium_wind_speed"

@@ -341,6 +341,9 @@ def test_mirror_of_a_mirrored_robot() -> None:
         look.mirror()
     with pytest.raises(sn.ConfigError, match="a partner 'R_roll' among"):
         scene.observer(ObsTerm(lambda: torch.zeros(2, 1), name="x", items=["L_roll"])).mirror()
+    with pytest.raises(sn.ConfigError, match=r"x: got '2 elements without names', expected named elements.*items="):
+        scene.observer(ObsTerm(lambda: torch.zeros(2, 2), name="x")).mirror()
+    assert scene.observer(ObsTerm(lambda: torch.zeros(2, 2), name="x", items=["sin", "cos"])).mirror()
     assert torch.equal(
         Mirror.of_names(["L_a", "R_a"], flip=["R_a"])(torch.tensor([1.0, 2.0])), torch.tensor([2.0, -1.0])
     )

@@ -72,6 +72,26 @@ def test_a_rounded_quaternion_still_turns_without_scaling() -> None:
     assert np.allclose((slanted.inverse() @ slanted).apply([1.0, 2.0, 3.0]), [1, 2, 3], rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_pose_from_euler_angles_equals_scipys(seed: int) -> None:
+    """Also those of CARLA, whose y axis points to the right: mirrored, its frames are the same as ours."""
+    roll, pitch, yaw = np.random.default_rng(seed).uniform(-1.4, 1.4, 3).tolist()
+    pose = Pose.from_euler((1.0, 2.0, 3.0), (roll, pitch, yaw))
+    fixed = Rotation.from_euler("xyz", (roll, pitch, yaw))
+    assert pose.pos == (1.0, 2.0, 3.0)
+    np.testing.assert_allclose(pose.matrix(), fixed.as_matrix(), atol=1e-15)
+    # Unreal Engine, FRotationTranslationMatrix: rows are the axes of the rotated frame
+    (sr, sp, sy), (cr, cp, cy) = np.sin((roll, pitch, yaw)), np.cos((roll, pitch, yaw))
+    rows = [
+        [cp * cy, cp * sy, sp],
+        [sr * sp * cy - cr * sy, sr * sp * sy + cr * cy, -sr * cp],
+        [-(cr * sp * cy + sr * sy), cy * sr - cr * sp * sy, cr * cp],
+    ]
+    mirror = np.diag([1.0, -1.0, 1.0])
+    ours = Pose.from_euler((0.0, 0.0, 0.0), (roll, -pitch, -yaw))
+    np.testing.assert_allclose(ours.matrix(), mirror @ np.transpose(rows) @ mirror, atol=1e-15)
+
+
 def test_seven_numbers_round_trip() -> None:
     pose = random_pose(7)
     array = pose.to_array()
@@ -103,7 +123,10 @@ def test_pose_is_immutable_picklable_and_copyable() -> None:
         ({"pos": (1.0, float("nan"), 0.0)}, r"Pose\.pos: got \(1\.0, nan, 0\.0\), expected 3 finite"),
         ({"pos": "abc"}, r"Pose\.pos: got 'abc', expected 3 finite"),
         ({"pos": 3.0}, r"Pose\.pos: got 3\.0, expected 3 finite"),
-        ({"rot": (1.0, 0.0, 0.0)}, r"Pose\.rot: got .*, expected 4 finite numbers \(wxyz\)"),
+        (
+            {"rot": (1.0, 0.0, 0.0)},
+            r"Pose\.rot: got .*, expected 4 finite numbers \(wxyz\)\. Pose\.from_euler accepts roll",
+        ),
         ({"rot": (0.0, 0.0, 0.0, 0.0)}, r"Pose\.rot: .* unit quaternion \(w, x, y, z\), not one of length 0"),
         ({"rot": (1.0, 1.0, 0.0, 0.0)}, r"not one of length 1\.41421\. Divide it by its length"),
         ({"rot": (1.002, 0.0, 0.0, 0.0)}, r"not one of length 1\.002"),

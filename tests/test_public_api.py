@@ -15,7 +15,7 @@ import sensorium
 SRC = Path(__file__).parents[1] / "src"
 MOST = 200
 """Names that `sensorium` itself may have: more than that is no list that a newcomer reads."""
-PARTS = {"client", "engines", "lenses", "math", "patterns", "pictures", "readings", "stages"}
+PARTS = {"client", "engines", "lenses", "math", "patterns", "pictures", "readings", "stages", "targets"}
 """Parts whose names are public."""
 
 

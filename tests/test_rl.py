@@ -300,6 +300,10 @@ def test_knobs_and_models_are_randomised() -> None:
     assert changed.tolist() == (friction != before).any(axis=(1, 2)).tolist() == [True, False, False, True, False]
     with pytest.raises(sn.ConfigError, match="a knob that the config gives"):
         Cart(1, randomise={"joints.resolution.position": sn.Uniform(0.0, 1.0)})
+    for law in (sn.Uniform(0.0, 0.011), sn.Choice((0.0, 0.02)), sn.Normal(0.005, 0.001)):  # at construction
+        with pytest.raises(sn.ConfigError, match=r"randomise\.joints\.delay: got .*expected.*the capacity of the ring"):
+            Cart(1, randomise={"joints.delay": law})
+    assert repr(env.randomisation).startswith("Randomisation(joints.delay: Uniform(low=0.0, high=0.01), joints.noise.")
     with pytest.raises(sn.ConfigError, match="The sensor draws it at each reset"):
         Cart(1, randomise={"joints.bias.position": sn.Uniform(0.0, 1.0)})
     with pytest.raises(sn.ConfigError, match=r"randomise\.joints\.noise: got 1\.2, expected a distribution"):

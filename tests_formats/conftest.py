@@ -1,11 +1,7 @@
-"""Modules and operators that the tested packages import and do not use in these tests."""
-
-import sys
-import types
+"""Operators that the tested packages import and do not use in these tests."""
 
 import torch
 
-sys.modules.setdefault("cv2", types.ModuleType("cv2"))  # pykitti reads tracks with OpenCV
 if torch.version.cuda is None:  # the wheels of torchvision need CUDA for these operators, which images do not use
     OPERATORS = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):

@@ -9,6 +9,7 @@ from sensorium import patterns as patterns
 from sensorium import pictures as pictures
 from sensorium import readings as readings
 from sensorium import stages as stages
+from sensorium import targets as targets
 from sensorium.cameras.appearance_cfg import LightLookCfg as LightLookCfg
 from sensorium.cameras.appearance_cfg import ShapeLookCfg as ShapeLookCfg
 from sensorium.cameras.camera import Camera as Camera
@@ -19,6 +20,7 @@ from sensorium.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
 from sensorium.cameras.event_camera import EventCamera as EventCamera
 from sensorium.cameras.event_camera import EventCameraCfg as EventCameraCfg
 from sensorium.cameras.event_camera import EventCameraData as EventCameraData
+from sensorium.cameras.lens_files import lens_from_file as lens_from_file
 from sensorium.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
 from sensorium.cameras.ray_caster_camera_cfg import RayCasterCameraCfg as RayCasterCameraCfg
 from sensorium.cameras.rendered import RenderedSensor as RenderedSensor
@@ -79,12 +81,12 @@ from sensorium.record import Replay as Replay
 from sensorium.record import open as open
 from sensorium.record import replay as replay
 from sensorium.scene.mirror import Mirror as Mirror
-from sensorium.scene.needs import prepare as prepare
 from sensorium.scene.observer import Observer as Observer
 from sensorium.scene.observer import ObserverGroups as ObserverGroups
 from sensorium.scene.publish import SampleCursor as SampleCursor
 from sensorium.scene.publish import Watch as Watch
 from sensorium.scene.scene import Scene as Scene
+from sensorium.scene.table import prepare as prepare
 from sensorium.scene.terms import ObsTerm as ObsTerm
 from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
 from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg

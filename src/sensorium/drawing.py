@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 
 from sensorium.pictures import viridis
+from sensorium.pose import composed as composed
+from sensorium.pose import rotate as rotate
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
@@ -59,31 +61,6 @@ def colors_of(values: Array, low: float | None = None, high: float | None = None
     place = np.clip((np.where(known, numbers, start) - start) / max(end - start, 1e-12), 0.0, 1.0) * STEPS + 0.5
     found: Array = _TABLE[np.where(known, place, STEPS + 1).astype(np.int16)]
     return found
-
-
-def _cross(a: Array, b: Array) -> Array:
-    """Return the cross products of vectors `[..., 3]`, as `np.cross`, which takes twice as long."""
-    (ax, ay, az), (bx, by, bz) = ((each[..., 0], each[..., 1], each[..., 2]) for each in (a, b))
-    found: Array = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
-    found[..., 0], found[..., 1], found[..., 2] = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
-    return found
-
-
-def rotate(quat: Array, vectors: Array) -> Array:
-    """Return vectors `[..., 3]` turned by quaternions `[..., 4]`, wxyz."""
-    w, u = quat[..., :1], quat[..., 1:]
-    t = 2.0 * _cross(u, vectors)
-    turned: Array = vectors + w * t + _cross(u, t)
-    return turned
-
-
-def composed(pose: Array, inner: Array) -> Array:
-    """Return poses `[..., 7]` of frames `inner`, given in frames that have the poses `pose`."""
-    w, u = pose[..., 3:4], pose[..., 4:]
-    v, x = inner[..., 3:4], inner[..., 4:]
-    real = w * v - (u * x).sum(axis=-1, keepdims=True)
-    rest = w * x + v * u + _cross(u, x)
-    return np.concatenate([pose[..., :3] + rotate(pose[..., 3:], inner[..., :3]), real, rest], axis=-1)
 
 
 def _level(quat: Array) -> Array:

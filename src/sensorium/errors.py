@@ -33,7 +33,10 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class SensoriumError(Exception):
@@ -301,3 +304,68 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if not close:
         return ""
     return f" Did you mean {' or '.join(repr(match) for match in close)}?"
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+_VIDEO = "a video, which has no readings. Give the recording or the bag that it was made from"
+_MARKS: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"#ROSBAG V", "a ROS 1 bag. Convert it: pip install rosbags, rosbags-convert --src {0} --dst {1}"),
+    (0, b"\x89MCAP0\r\n", "an MCAP file. For its poses: sensorium export {0} --to {1} --format tum"),
+    (0, b"SQLite format 3\0", "a SQLite file. If it is a ROS 2 bag, rename it to {1}.db3; for its poses: sensorium "
+     "export {1}.db3 --to {1} --format tum"),
+    (0, b"PK\3\4", "an npz or ZIP file. Open an npz file with sensorium.record.load or sensorium.open, or unpack it"),
+    (0, b"ULog", "a ULog file of PX4. Convert it: pip install pyulog, ulog2csv {0}"),
+    (4, b"ftyp", _VIDEO), (8, b"AVI ", _VIDEO), (0, b"\x1a\x45\xdf\xa3", _VIDEO),
+    (0, b"\x1f\x8b", "a compressed file. Decompress it: gzip -d {0}"),
+    (0, b"\x28\xb5\x2f\xfd", "a compressed file. Decompress it: zstd -d {0}"),
+    (0, b"{", "a JSON file, such as a layout of Foxglove, which has no readings. Give the bag or the MCAP file"),
+)  # fmt: skip
+"""Place and first bytes of files -> what they are and what to do, with the file and its name without ending."""
+
+
+def file_kind(path: Path) -> str:
+    """Return what a file is that is often given in place of a recording or a trajectory, and what to do with it.
+
+    The text completes "FILE is ...". It is empty for text and unknown files.
+
+    Raises:
+        OSError: the file is missing, or is a folder.
+    """
+    with path.open("rb") as file:
+        head = file.read(16)
+    for place, mark, text in _MARKS:
+        if head.startswith(mark, place):
+            return f"{text.format(path, path.stem)}."
+    return ""
+
+
+def text_in(path: Path, label: str, endings: Sequence[str]) -> str:
+    """Return the text of a file.
+
+    Args:
+        path: the file.
+        label: the file, for messages.
+        endings: usual endings of such files, to name others in its folder.
+
+    Raises:
+        ModelError: it is missing, or not text.
+    """
+
+    def others(folder: Path) -> list[str]:
+        return sorted(each.name for each in folder.glob("*") if each.suffix in endings)
+
+    try:
+        if kind := file_kind(path):
+            raise ModelError(f"{label} is {kind}")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ModelError(
+            f"{label} does not exist.{nearest(path.name, others(path.absolute().parent))} Check the path."
+        ) from None
+    except IsADirectoryError:
+        raise ModelError(f"{label} is a folder, expected a file. In it: {listed(others(path), 8)}.") from None
+    except UnicodeDecodeError:
+        raise ModelError(f"{label} is not text.") from None
+    except OSError as error:
+        raise ModelError(f"{label} cannot be read: {error.strerror or error}.") from None

@@ -24,6 +24,10 @@ __all__ = ["DebugShape", "Reading", "Sample", "SceneDescription"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+STATES = "sensor_states"
+"""Kind of the readings with the true states of a sensor, whose name is the sensor's with `STATES_OF` at its end."""
+STATES_OF = ".states"
+
 _CHUNK = 4096
 """Number of items that an iteration converts to Python numbers at once."""
 
@@ -79,6 +83,7 @@ class Sample:
 
     Attributes:
         name: the sensor's name.
+        info: description of the stream; None if no server sent the data.
         frame: number of the frame on the server; all data of a frame share it. -1 if no server sent the data.
         seq: number of the message in its stream; a gap means that this listener missed messages. -1 as above.
         tick: physics tick of the frame.
@@ -97,6 +102,7 @@ class Sample:
 
     if TYPE_CHECKING:
         name: str
+        info: StreamInfo | None
         frame: int
         seq: int
         tick: int
@@ -447,7 +453,8 @@ class SceneDescription:
     seed: int
     sensors: Mapping[str, Mapping[str, Any]]
     """Name -> ``{"kind", "rate_hz", "fields": [...], "cfg": {...}}``, and ``"mounts": [name, ...]`` where fields have a
-    mount axis."""
+    mount axis. ``"frames"``: body and pose on it (m, wxyz) of each mount, where these are constant and equal in all
+    environments."""
     first_env: int = 0
     """Global index of env 0, where the scene is a slice of a larger run."""
 

@@ -6,7 +6,7 @@ One `FieldSpec` drives allocation, documentation, tests, the recording schema, t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -46,6 +46,10 @@ Role = Literal[
 
 DTYPES = ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
 """NumPy names of the element types of fields."""
+
+FLUX_UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
+"""Units of magnetic flux density, in tesla."""
+FluxUnit = Literal["T", "mT", "uT", "nT", "G", "mG"]
 
 Parity = Literal["", "polar", "axial"]
 """How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its
@@ -104,6 +108,18 @@ class Field:
 
 VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 """Names of axes whose elements are the components of one vector. All other axes count items: mounts, joints, rays."""
+
+
+def unit_of(unit: str, shape: Sequence[int], element: int) -> str:
+    """Return the unit of one element of a field by its place in memory; of several, such as ``"deg, deg, m"``, its own.
+
+    Args:
+        unit: unit of the field.
+        shape: its shape.
+        element: place of the element.
+    """
+    units = unit.split(", ")
+    return units[element % len(units)] if shape and len(units) == shape[-1] else unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The public names of `sensorium.stages`."""
 
-from sensorium.cameras.stages.depth_kinect import KinectDepth as KinectDepth
+from sensorium.cameras.stages.depth_stereo import KinectDepth as KinectDepth
 from sensorium.cameras.stages.depth_stereo import StereoDepth as StereoDepth
 from sensorium.cameras.stages.depth_tof import TofDepth as TofDepth
 from sensorium.cameras.stages.image_sensor import AutoExposure as AutoExposure
@@ -11,8 +11,8 @@ from sensorium.measurement.stages.bias import Flicker as Flicker
 from sensorium.measurement.stages.bias import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages.bias import TemperatureDrift as TemperatureDrift
 from sensorium.measurement.stages.clock_error import ClockError as ClockError
-from sensorium.measurement.stages.creep import Creep as Creep
 from sensorium.measurement.stages.crosstalk import Crosstalk as Crosstalk
+from sensorium.measurement.stages.crosstalk import TaxelCrosstalk as TaxelCrosstalk
 from sensorium.measurement.stages.debounce import Debounce as Debounce
 from sensorium.measurement.stages.faults import Dropout as Dropout
 from sensorium.measurement.stages.faults import SaturationFault as SaturationFault
@@ -20,13 +20,13 @@ from sensorium.measurement.stages.faults import SpikeFault as SpikeFault
 from sensorium.measurement.stages.faults import StuckFault as StuckFault
 from sensorium.measurement.stages.filters import GroupDelay as GroupDelay
 from sensorium.measurement.stages.filters import LowPass as LowPass
+from sensorium.measurement.stages.hysteresis import Creep as Creep
 from sensorium.measurement.stages.hysteresis import Play as Play
 from sensorium.measurement.stages.hysteresis import Viscoelastic as Viscoelastic
 from sensorium.measurement.stages.row_scan import RowScan as RowScan
-from sensorium.measurement.stages.saturation import Saturation as Saturation
 from sensorium.measurement.stages.scale import GSensitivity as GSensitivity
+from sensorium.measurement.stages.scale import Saturation as Saturation
 from sensorium.measurement.stages.scale import ScaleError as ScaleError
-from sensorium.measurement.stages.taxel_crosstalk import TaxelCrosstalk as TaxelCrosstalk
 from sensorium.measurement.stages.taxels import DeadTaxels as DeadTaxels
 from sensorium.measurement.stages.taxels import StuckTaxels as StuckTaxels
 from sensorium.measurement.stages.taxels import TaxelGain as TaxelGain

@@ -17,7 +17,8 @@ from typing import NoReturn
 import pytest
 from nursery import until
 
-from sensorium.client.callbacks import CallbackQueue, Callbacks, ErrorLog
+from sensorium.client.callbacks import LOGGER, CallbackQueue, Callbacks
+from sensorium.wire.failures import Failures
 
 LONG = 20.0
 """Time-out of an expected event, s."""
@@ -273,7 +274,7 @@ def test_exception_of_a_call_is_logged_under_the_sensors_name_and_the_thread_con
     assert drained(queue)
     assert seen == [1] and len(threads()) == 1
     (kept,) = shared.errors.take()
-    assert kept.sensor == "front lidar" and kept.error is error and "queue_of" in kept.callback
+    assert kept.sensor == "front lidar" and kept.error is error and "queue_of" in kept.where
     assert "Traceback" in kept.traceback and "in fail" in kept.traceback
     assert before <= kept.time <= time.time()
     assert "front lidar" in str(kept) and type(error).__name__ in str(kept)
@@ -282,12 +283,11 @@ def test_exception_of_a_call_is_logged_under_the_sensors_name_and_the_thread_con
 
 
 def test_error_log_keeps_the_newest_errors_and_counts_all() -> None:
-    log = ErrorLog(limit=3)
+    log = Failures(LOGGER, limit=3)
     for i in range(10):
-        log.report("imu", fail, ValueError(i))
-    assert len(log) == 3 and log.count == 10
+        log.add("imu", "tick", ValueError(i))
     assert [each.error.args[0] for each in log.take()] == [7, 8, 9]
-    assert len(log) == 0 and log.count == 10
+    assert log.take() == [] and log.count == 10
 
 
 def test_logged_error_keeps_no_data_alive(shared: Callbacks) -> None:
@@ -318,7 +318,7 @@ def test_logged_error_keeps_no_data_alive(shared: Callbacks) -> None:
     queue.close()
     queue.join(LONG)
     gc.collect()
-    assert len(shared.errors) == 1 and [each() for each in alive] == [None, None]
+    assert shared.errors.count == 1 and [each() for each in alive] == [None, None]
 
 
 def test_error_with_a_broken_repr_is_still_reported(shared: Callbacks) -> None:
@@ -339,7 +339,7 @@ def test_error_with_a_broken_repr_is_still_reported(shared: Callbacks) -> None:
     queue.close()
     queue.join(LONG)
     (kept,) = shared.errors.take()
-    assert isinstance(kept.error, Odd) and kept.callback == "<Listener, whose repr raises ValueError>"
+    assert isinstance(kept.error, Odd) and kept.where == "listener <Listener, whose repr raises ValueError>"
 
 
 def test_broken_log_handler_does_not_end_the_thread(shared: Callbacks, capsys: pytest.CaptureFixture[str]) -> None:

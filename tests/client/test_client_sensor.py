@@ -373,8 +373,8 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
     drain(sensor)
     assert arrived == [3, 4] and sensor.is_listening
     errors = host.callbacks.errors.take()
-    assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
-    assert [type(each.error) for each in errors if "listener" in each.callback] == [KeyError, KeyError]
+    assert [type(each.error) for each in errors if "on_tick" in each.where] == [ValueError, SystemExit]
+    assert [type(each.error) for each in errors if "listen.<locals>" in each.where] == [KeyError, KeyError]
     assert {each.sensor for each in errors} == {"follow"} and len(errors) == 4
 
 

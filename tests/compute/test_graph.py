@@ -17,10 +17,8 @@ import warp as wp
 from streaming import Nursery
 
 import sensorium as sn
-from sensorium.compute import Clock, Compute, Rows, graph, program
-from sensorium.compute import workers as launch_workers
-from sensorium.compute.copies import AsyncCopy
-from sensorium.compute.workers import LaunchWorkers
+from sensorium.compute import AsyncCopy, Clock, Compute, Rows, graph, program
+from sensorium.compute.graph import LaunchWorkers
 from sensorium.spec import exact_fraction
 
 wp.set_module_options({"enable_backward": False})
@@ -76,7 +74,7 @@ def test_threads_end_with_their_workers() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-@pytest.mark.parametrize(("owner", "where"), [(ThreadPoolExecutor, "submit"), (launch_workers, "wait")])
+@pytest.mark.parametrize(("owner", "where"), [(ThreadPoolExecutor, "submit"), (graph, "wait")])
 @pytest.mark.parametrize("after", [False, True])
 def test_workers_continue_after_an_interrupt_at_any_point(
     owner: Any, where: str, after: bool, monkeypatch: pytest.MonkeyPatch
@@ -102,7 +100,7 @@ def test_workers_continue_after_an_interrupt_at_any_point(
 
 FORKED = """
 import os, signal, sys
-from sensorium.compute.workers import LaunchWorkers
+from sensorium.compute.graph import LaunchWorkers
 workers, done = LaunchWorkers(1), []
 workers.run([int, int])
 child = os.fork()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import hall_textures
 import numpy as np
 import pytest
 from reference.surfaces import nearest_on_triangles
+from scipy.ndimage import gaussian_filter, maximum_filter
 from scipy.spatial.transform import Rotation
 from selection import gate
 
@@ -53,9 +56,79 @@ def test_the_drone_banks_and_the_car_climbs_the_ramp() -> None:
 def test_the_seed_decides_the_crates() -> None:
     first, again, other = (hall.shapes(seed) for seed in (0, 0, 1))
     assert np.array_equal(corners(first), corners(again))
-    changed = [a.name for a, b in zip(first, other, strict=True) if a.mesh.vertices.shape != b.mesh.vertices.shape]  # type: ignore[union-attr]
+    meshes = [[shape.mesh for shape in world if shape.mesh is not None] for world in (first, other)]
+    changed = [a.name for a, b in zip(*meshes, strict=True) if a.vertices.shape != b.vertices.shape]
     assert changed == ["crate"]
     assert 3000 < len(corners(first)) < 8000
+
+
+def test_the_textures_are_those_of_the_script() -> None:
+    with np.load(Path(hall.__file__).with_suffix(".npz")) as file:
+        for name, drawn in hall_textures.textures().items():
+            np.testing.assert_array_equal(file[name], drawn)
+    used = {shape.material.texture.name.partition("/")[2] for shape in hall.shapes() if shape.mesh is not None}  # type: ignore[union-attr]
+    assert used == set(hall_textures.KINDS)
+
+
+def test_faces_look_into_the_hall() -> None:
+    """Lamps light a surface from its front: all faces that rays from the flight hit are seen from there."""
+    engine = sn.TrajectoryEngine(hall.drone(), 0.05, world=hall.shapes())
+    rays = sn.patterns.SphericalPatternCfg(fov=(360.0, 160.0), n_points=(60, 30))
+    fields = ("distances", "points_w", "normals_w")
+    lidar = sn.LidarCfg(name="lidar", body="body", pattern=rays, max_distance=60.0, fields=fields)
+    scene = sn.Scene(engine, [lidar])
+    for _ in range(3):
+        data = scene["lidar"].data
+        seen = data.points_w - engine.body_pos_w
+        hit = data.distances.isfinite()
+        assert hit.sum() > 1000 and ((seen * data.normals_w).sum(dim=-1)[hit] < 0.0).all()
+        scene.step(substeps=400)
+
+
+def test_tags_hang_upright_on_walls() -> None:
+    """Their fronts are on a wall up to their edges, and look into the hall."""
+    world, edges, fronts = hall.shapes(), [], []
+    tags = [shape for shape in world if shape.labels == ("tag",)]
+    assert [tag.name for tag in tags] == [f"tag_{k}" for k in range(len(hall.TAGS))]
+    for tag, (*_, azimuth) in zip(tags, np.array(hall.TAGS), strict=True):
+        turn = Rotation.from_quat(tag.quat, scalar_first=True)
+        front = [np.cos(np.radians(azimuth)), np.sin(np.radians(azimuth)), 0.0]
+        np.testing.assert_allclose(turn.apply([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), [[0.0, 0.0, 1.0], front], atol=1e-9)
+        x, y, z = tag.size
+        edges.append(tag.pos + turn.apply([(x, y, z), (-x, y, z), (x, -y, z), (-x, -y, z)]))
+        fronts += [front] * 4
+    found = np.concatenate(edges)
+    walls = tuple(shape for shape in world if shape.name in ("wall", "room"))
+    off = found - nearest_on_triangles(found, corners(walls))[0]
+    assert np.linalg.norm(off, axis=1).max() < 1e-4 and (off * fronts).sum(axis=1).min() > 5e-5
+
+
+def corner_count(image: np.ndarray) -> int:
+    """Return the number of corners that Shi and Tomasi's tracker would choose, at least 5 px apart."""
+    down, across = np.gradient(gaussian_filter(image.astype(np.float64), 0.7))
+    a, b, c = (gaussian_filter(each, 1.0) for each in (down * down, down * across, across * across))
+    strength = 0.5 * (a + c) - np.sqrt(0.25 * (a - c) ** 2 + b**2)  # the smaller eigenvalue
+    return int(((strength == maximum_filter(strength, 9)) & (strength > 0.01 * strength.max())).sum())
+
+
+def test_images_have_corners_and_do_not_depend_on_the_camera() -> None:
+    """In the same light, a wall has the same colour from two places."""
+    views = [
+        sn.CameraCfg.OffsetCfg.from_view(pos, (-12.0, -12.0, 1.5)) for pos in ((-12.0, -8.0, 1.5), (-14.0, -8.5, 2.5))
+    ]
+    size: dict[str, Any] = {"lens": sn.lenses.PinholeLensCfg(fovy=70.0), "data_types": ("rgb",)}
+    fixed = [
+        sn.CameraCfg(name=f"fixed_{k}", body="world", offset=view, width=40, height=30, **size)
+        for k, view in enumerate(views)
+    ]
+    front = sn.CameraCfg(name="front", body="body", width=320, height=240, **size)
+    engine = sn.TrajectoryEngine(hall.drone(), 0.05, world=hall.shapes(), lighting=hall.lighting())
+    scene = sn.Scene(engine, [front, *fixed])
+    first, second = (scene[cfg].data.rgb[0, 12:18, 15:25].numpy().reshape(-1, 3).mean(axis=0) for cfg in fixed)
+    np.testing.assert_allclose(first, second, rtol=0.1)
+    for _ in range(4):
+        assert corner_count(scene["front"].data.rgb[0].numpy().mean(axis=-1)) > 150
+        scene.step(substeps=360)
 
 
 def test_the_hall_as_a_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trajectories from files and arrays: both formats, and every fault named with its place."""
+"""Trajectories from files and arrays: all formats, and every fault named with its place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.errors import ArgumentError, ModelError
@@ -111,6 +112,129 @@ def test_a_fault_of_a_csv_file_is_named(old: str, new: str, parts: list[str], tm
         sn.Trajectory.from_file(written(tmp_path, EUROC.replace(old, new, 1)))
     for part in parts:
         assert part in str(caught.value), caught.value
+
+
+ROWS = np.array([
+    [1e9, 1, 2, 3, 1, 0, 0, 0], [1e9 + 2, 2, 2, 3, HALF, 0, 0, HALF], [1e9 + 2, 9, 9, 9, HALF, 0, 0, HALF],
+    [1e9 + 5, 3, 2, 3, 0.5, 0.5, -0.5, 0.5], [1e9 + 6, 4, 2, 5, 0.5, 0.5, -0.5, 0.5],
+])  # fmt: skip
+"""t (s), x, y, z, qw, qx, qy, qz; the third repeats the time of the second."""
+KEPT = [0, 1, 3, 4]
+
+
+def table(header: str, columns: list[int], mark: str = ",", digits: int = 0, length: float = 1.0) -> str:
+    """Return the rows in the order of columns, -1 for another value, with times in 10^-digits s and
+    lengths in `length` m."""
+    scale = np.array([1, *[1.0 / length] * 3, 1, 1, 1, 1])
+    lines = [mark.join("odom" if c < 0 else f"{each * scale[c]:.12f}" if c else str(int(each) * 10**digits)
+                       for c in columns for each in row[[c]]) for row in ROWS]  # fmt: skip
+    return "\n".join([header, *lines, ""])
+
+
+ORDER, XYZW = [0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 5, 6, 7, 4]
+ECHO = "%time,field.header.stamp,field.header.frame_id,field.pose.pose.position.x,field.pose.pose.position.y," \
+       "field.pose.pose.position.z,field.pose.pose.orientation.x,field.pose.pose.orientation.y," \
+       "field.pose.pose.orientation.z,field.pose.pose.orientation.w,field.twist.twist.linear.x"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        table("t,x,y,z,qx,qy,qz,qw", XYZW),
+        table("# t,x,y,z,qx,qy,qz,qw", XYZW),
+        table("timestamp [ns];pos_x [mm];pos_y [mm];pos_z [mm];qw;qx;qy;qz", ORDER, ";", 9, 1e-3),
+        table("tx(cm) ty(cm) tz(cm) qw qx qy qz time_us", [*ORDER[1:], 0], " ", 6, 1e-2),
+        table(ECHO, [1, 0, -1, *XYZW[1:], 1], digits=9),
+        table("env,tick,time,pose_pos.x,pose_pos.y,pose_pos.z,pose_quat.w,pose_quat.x,pose_quat.y,pose_quat.z",
+              [1, 1, *ORDER]),
+        table("#timestamp, p_RS_R_x [m], p_RS_R_y [m], p_RS_R_z [m], q_RS_w [], q_RS_x [], q_RS_y [], q_RS_z [], "
+              "v_RS_R_x [m s^-1]", [*ORDER, 3], digits=9),
+    ],
+)  # fmt: skip
+def test_columns_are_found_by_their_names_and_units(text: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text, "poses.csv")
+    with pytest.raises(ModelError, match=r"line 4, time: got .* --drop-repeated"):
+        sn.Trajectory.from_file(path)
+    found = sn.Trajectory.from_file(path, drop_repeated=True)
+    assert found.start_ns == 10**18
+    np.testing.assert_allclose(found.times, [0.0, 2.0, 5.0, 6.0], atol=1e-9)
+    np.testing.assert_allclose(found.pos, ROWS[KEPT, 1:4], atol=1e-12)
+    np.testing.assert_allclose(found.quat, ROWS[KEPT, 4:], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (table("t,x,y,z,roll,pitch,yaw,frame", ORDER), ["no column qw, qx, qy, qz", "roll", "Name the columns t, x"]),
+        (table("t [d],x,y,z,qw,qx,qy,qz", ORDER), ["the unit of 't [d]' is 'd'", "ns"]),
+        (table("t,x [ft],y,z,qw,qx,qy,qz", ORDER), ["the unit of 'x [ft]' is 'ft', expected m"]),
+        (
+            table("t,x,y,z,qw,qx,qy,qz", ORDER, digits=6),
+            ["the unit of 't' is 'us or ms'", "stated in a header, such as 't [us]'"],
+        ),
+        (table("t,x,y,z,qw,qx,qy,qz,pos_x", [*ORDER, 1]), ["two columns for x: 'x' and 'pos_x'"]),
+        (table("t,x,y,z,qw,qx,qy,qz,a", ORDER), ["line 2: got 8 columns", "expected 9: t x"]),
+    ],
+)
+def test_faults_of_a_header_are_named(text: str, parts: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        sn.Trajectory.from_file(written(tmp_path, text))
+    for part in parts:
+        assert part in str(caught.value), caught.value
+
+
+def test_kitti_file(tmp_path: Path) -> None:
+    """A car that drives along x and turns left about z, as its camera (z forward, y down) sees it."""
+    times = np.arange(6) * 0.1 + 3.0
+    turned = Rotation.from_rotvec(np.outer(times - 3.0, [0.0, 0.0, 0.8]))
+    pos = np.stack([times - 3.0, (times - 3.0) ** 2, 0.1 * (times - 3.0)], axis=1)
+    lines = []
+    for place, each in zip(pos, turned.as_matrix(), strict=True):
+        camera = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
+        transform = np.concatenate([camera @ each @ camera.T, (camera @ place)[:, None]], axis=1)
+        lines.append(" ".join(f"{value:.9e}" for value in transform.ravel()))
+    (tmp_path / "poses").mkdir()
+    path = written(tmp_path / "poses", "\n".join(lines), "07.txt")
+    with pytest.raises(ModelError, match=r"without times, .* --rate 10 or --times FILE"):
+        sn.Trajectory.from_file(path)
+    (tmp_path / "sequences/07").mkdir(parents=True)
+    usual = written(tmp_path / "sequences/07", "\n".join(f"{time:e}" for time in times), "times.txt")
+    side = written(tmp_path, usual.read_text(), "stamps")
+    for given, start in (({}, 3), ({"rate_hz": 10.0}, 0), ({"times": side}, 3)):
+        found = sn.Trajectory.from_file(path, **given)  # type: ignore[arg-type]
+        assert found.start_ns == start * 10**9
+        np.testing.assert_allclose(found.times, times - 3.0, atol=1e-9)
+        np.testing.assert_allclose(found.pos, pos, atol=1e-9)
+        np.testing.assert_allclose(found.quat, turned.as_quat()[:, [3, 0, 1, 2]], atol=1e-8)
+    side.write_text("1 2 3")
+    with pytest.raises(ModelError, match=r"got 1 times, expected 6, one for each pose"):
+        sn.Trajectory.from_file(path, times=side)
+    with pytest.raises(ModelError, match=r"got the rate 0, expected a number above 0"):
+        sn.Trajectory.from_file(path, rate_hz=0)
+    with pytest.raises(ModelError, match=r"got 10\.0 for its times, expected none: it has a column of times"):
+        sn.Trajectory.from_file(written(tmp_path, TUM), rate_hz=10.0)
+    path.write_text("\n".join([*lines[:2], lines[2].replace(" ", " 2", 1), *lines[3:]]))
+    with pytest.raises(ModelError, match=r"line 3: rotation: got .* expected a rotation matrix"):
+        sn.Trajectory.from_file(path)
+    path.write_text("\n".join([*lines[:2], "1 2 3", *lines[3:]]))
+    with pytest.raises(ModelError, match=r"line 3: got 3 columns \('1 2 3'\), expected 12 \(KITTI\)"):
+        sn.Trajectory.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        (b"#ROSBAG V2.0\n", "is a ROS 1 bag. Convert it: .*rosbags-convert"),
+        (b"\x89MCAP0\r\n\1\2", "is an MCAP file.* sensorium export .*poses --to poses --format tum"),
+        (b"\0\0\0\x20ftypisom", "is a video"),
+        (b'{"configById": {}}', "is a JSON file, such as a layout of Foxglove"),
+        (b"PK\3\4\0", "is an npz or ZIP file"),
+    ],
+)
+def test_other_files_are_named(head: bytes, part: str, tmp_path: Path) -> None:
+    (tmp_path / "poses").write_bytes(head)
+    with pytest.raises(ModelError, match=part):
+        sn.Trajectory.from_file(tmp_path / "poses")
 
 
 def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:

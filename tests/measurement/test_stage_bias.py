@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from reference.draws import normals_numpy
 
 import sensorium as sn
-from sensorium.measurement.stage_runs import StageRun
+from sensorium.measurement.stage_key import StageRun
 from sensorium.random import stream_key
 
 Array = NDArray[np.float64]

@@ -287,3 +287,26 @@ def test_the_adis16448_turns_on_with_its_bias() -> None:
         if stage["kind"] == "gauss_markov":
             sd = math.hypot(stage.get("turn_on", 0.0), stage["density"] * math.sqrt(stage["tau"] / 2.0))
             assert errors[stage["fields"][0]].std() == pytest.approx(sd, rel=5 / math.sqrt(2 * 3 * envs))
+
+
+@pytest.mark.parametrize("name", ["os1_64", "mid360"])
+def test_fewer_fields_keep_the_device(name: str) -> None:
+    """Only knobs name fields: a pattern is a table, too."""
+    assert sn.preset(name, body="a", fields=("distances",)).pattern == sn.preset(name, body="a").pattern
+
+
+@pytest.mark.parametrize(
+    ("types", "stages", "knob"),
+    [
+        (("rgb",), ["image"], False),
+        (("depth",), ["stereo_depth"], True),
+        (("normals", "semantic_segmentation"), [], False),
+        (("distance_to_camera", "rgba"), ["image", "stereo_depth"], True),
+    ],
+)
+def test_fewer_data_types_drop_the_knobs_of_the_others(types: tuple[str, ...], stages: list[str], knob: bool) -> None:
+    """The lens and the size are those of the device."""
+    for name in ("d435_rgbd", "d455_rgbd", "zed2", "oak_d"):
+        cfg, whole = (sn.preset(name, body="a", **more) for more in ({"data_types": types}, {}))
+        assert [each["kind"] for each in cfg.to_dict().get("stages", ())] == stages
+        assert ("resolution" in cfg.to_dict()) is knob and cfg.lens == whole.lens and cfg.size == whole.size

@@ -18,6 +18,7 @@ from mcap.writer import Writer as McapWriter
 from pyarrow.parquet import read_table
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from scipy.spatial.transform import Rotation, Slerp
 
 import sensorium as sn
 from sensorium.cli import main
@@ -168,7 +169,7 @@ EXPECTED: dict[str, Callable[[int], dict[str, Any]]] = {
     "color": lambda k: {"image": np.roll(PIXELS, k, axis=0)[..., ::-1]},
     "depth": lambda k: {"distance_to_image_plane": np.where(DEPTH > 0, DEPTH * 1e-3, np.inf)[..., None]},
     "packed": lambda k: {"image": PIXELS},
-    "info": lambda k: {"intrinsic_matrices": K},
+    "info": lambda k: {"intrinsic_matrices": K + [[0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]},
     "scan": lambda k: {"distances": [1.0, np.inf, 3.0], "azimuth": [-1.0, -0.5, 0.0]},
     "fix": lambda k: {"lla": [47.0, 8.5, 400.0 + k], "status": 0},
     "wheels": lambda k: {"wheels": [1.0, 2.0, 3.0, k], "gear": -1},
@@ -320,12 +321,26 @@ def test_late_messages_are_exported_in_order_of_their_stamps(tmp_path: Path) -> 
 def test_frames_of_lerobot_are_the_messages_of_the_slowest_topic(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Messages that come 5 ms early or late make one frame each; a stamp of 0 is captured on arrival."""
+    """Messages that come 5 ms early or late make one frame each; a stamp of 0 is captured on arrival. The slower poses
+    of a frame are not in the data set.
+    """
     times = [10**8 + k * 10**9 // 30 + (-1) ** k * 5_000_000 for k in range(61)]
     slow = [(time, "/slow", gyro(float(k), START + time if k != 5 else 0)) for k, time in enumerate(times)]
     fast = [(time, "/fast", pose((1.0, 0.0, 0.0, 0.0), 0.0, START + time)) for time in range(0, 22 * 10**8, 5_000_000)]
-    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast]), str(tmp_path / "set")
+    frames = [
+        (
+            time,
+            "/tf",
+            make(
+                "tf2_msgs/msg/TFMessage",
+                transforms=[transform("map", "odom", START + time, (0, 0, 0), Rotation.identity())],
+            ),
+        )
+        for time in (10**9, 2 * 10**9)
+    ]
+    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast, *frames]), str(tmp_path / "set")
     assert main(["export", str(path), "--to", out, "--format", "lerobot"]) == 0
+    assert "not exported: poses of frames: tf/odom; add some with --sensor or --feature" in capsys.readouterr().out
     info = json.loads((tmp_path / "set/meta/info.json").read_text())
     assert (info["fps"], info["total_frames"]) == (30, 61)
     with sn.replay(path) as replay:
@@ -433,6 +448,166 @@ def jpeg(pixels: np.ndarray) -> np.ndarray:
     out = io.BytesIO()
     pytest.importorskip("PIL.Image").fromarray(pixels).save(out, "JPEG")
     return np.frombuffer(out.getvalue(), np.uint8)
+
+
+def mosaic(pixels: np.ndarray, colours: str) -> np.ndarray:
+    """Return one colour per pixel: `colours` are those of the first two pixels of the first and the second row."""
+    out = np.zeros(pixels.shape[:2], pixels.dtype)
+    for place, colour in enumerate(colours):
+        out[place // 2 :: 2, place % 2 :: 2] = pixels[place // 2 :: 2, place % 2 :: 2, "rgb".index(colour)]
+    return out
+
+
+def ramp(dtype: str, scale: int) -> np.ndarray:
+    """Return colours that change linearly, of which the mean of two neighbours on opposite sides is the pixel."""
+    row, column = np.indices((4, 6))
+    return np.stack(
+        [scale * (10 + 4 * row), scale * (20 + 2 * column), scale * (90 - 2 * row - 4 * column)], -1
+    ).astype(dtype)
+
+
+def compressed_depth(layout: str, pixels: np.ndarray, a: float = 0.0, b: float = 0.0) -> Any:
+    head = np.array([0], "<i4").tobytes() + np.array([a, b], "<f4").tobytes()
+    data = np.concatenate([np.frombuffer(head, np.uint8), png(pixels)])
+    return make("sensor_msgs/msg/CompressedImage", format=layout, data=data)
+
+
+LIVOX = """std_msgs/Header header
+uint64 timebase
+uint32 point_num
+uint8 lidar_id
+uint8[3] rsvd
+CustomPoint[] points
+"""
+LIVOX_POINT = "uint32 offset_time\nfloat32 x\nfloat32 y\nfloat32 z\nuint8 reflectivity\nuint8 tag\nuint8 line\n"
+for _package in ("livox_ros_driver", "livox_ros_driver2"):
+    for _name, _text in (("CustomPoint", LIVOX_POINT), ("CustomMsg", LIVOX.replace("Custom", f"{_package}/Custom"))):
+        STORE.register(get_types_from_msg(_text, f"{_package}/msg/{_name}"))
+
+
+def livox(package: str, points: np.ndarray) -> Any:
+    each = [make(f"{package}/msg/CustomPoint", x=float(x), y=float(y), z=float(z), offset_time=7 * k, reflectivity=k,
+                 tag=16, line=k % 4) for k, (x, y, z) in enumerate(points)]  # fmt: skip
+    return make(f"{package}/msg/CustomMsg", header=header(START), timebase=START, point_num=len(each), points=each)
+
+
+QUANTISED = np.array([[0, 100, 200, 4000, 65535, 1]] * 4, np.uint16)
+SIGNED = RNG.integers(-30000, 30000, (4, 6), dtype=np.int16)
+YUV = RNG.integers(16, 236, (4, 3, 4), dtype=np.uint8)
+
+
+def test_more_images_and_clouds(tmp_path: Path) -> None:
+    """Patterns of colours as ROS names them, of linear images, which bilinear interpolation reproduces."""
+    messages = {
+        f"/{name}": image(name, mosaic(ramp(f"uint{bits}", bits // 8), name[6:10]), 0)
+        for bits in (8, 16)
+        for name in (f"bayer_{each}{bits}" for each in ("rggb", "bggr", "gbrg", "grbg"))
+    }
+    messages |= {
+        "/packed_bayer": make("sensor_msgs/msg/CompressedImage", format="bayer_gbrg8; png compressed ",
+                              data=png(mosaic(ramp("uint8", 1), "gbrg"))),
+        "/uyvy": image("yuv422", YUV, 0), "/yuyv": image("yuv422_yuy2", YUV[..., [1, 0, 3, 2]], 0),
+        "/signed": image("16SC1", SIGNED, 0), "/noise": image("bayer_grbg8", PIXELS[..., 0], 0),
+        "/mm": compressed_depth("16UC1; compressedDepth png", DEPTH),
+        "/inverse": compressed_depth("32FC1; compressedDepth png", QUANTISED, 1e4, -40.0),
+        "/rvl": make("sensor_msgs/msg/CompressedImage", format="16UC1; compressedDepth rvl", data=np.ones(40, "u1")),
+        "/nv21": image("nv21", PIXELS, 0),
+        "/livox": livox("livox_ros_driver", POINTS[0]), "/livox2": livox("livox_ros_driver2", POINTS[1]),
+    }  # fmt: skip
+    with sn.replay(
+        write_all(tmp_path / "bag", StoragePlugin.MCAP, ((0, *each) for each in messages.items()))
+    ) as replay:
+        found = replay.at(0.0)
+        for name in found:
+            if "bayer" in name:
+                bits = 16 if name.endswith("16") else 8
+                expected = ramp(f"uint{bits}", bits // 8)
+                assert found[name]["image"].dtype == expected.dtype, name
+                np.testing.assert_array_equal(found[name]["image"][0, 1:-1, 1:-1], expected[1:-1, 1:-1], err_msg=name)
+        assert sum("bayer" in name for name in found) == 9
+        for channel in range(3):  # the colour of each pixel itself is kept
+            known = mosaic(np.eye(3, dtype=np.uint8)[[[channel] * 6] * 4], "grbg") > 0
+            np.testing.assert_array_equal(found["noise"]["image"][0, ..., channel][known], PIXELS[..., 0][known])
+        np.testing.assert_array_equal(found["signed"]["image"][0, ..., 0], SIGNED)
+        u, y, v, _ = np.moveaxis(YUV.astype(float), -1, 0)
+        red = 255 / 219 * (y - 16) + 255 / 112 * 0.701 * (v - 128)
+        blue = 255 / 219 * (y - 16) + 255 / 112 * 0.886 * (u - 128)
+        green = (255 / 219 * (y - 16) - 0.299 * red - 0.114 * blue) / 0.587
+        for k, channel in enumerate((red, green, blue)):  # Y = 0.299 R + 0.587 G + 0.114 B
+            np.testing.assert_allclose(found["uyvy"]["image"][0, :, ::2, k], np.clip(channel, 0, 255), atol=0.51)
+        np.testing.assert_array_equal(found["uyvy"]["image"], found["yuyv"]["image"])
+        assert set(replay.unread) == {"/rvl", "/nv21"} and "compressedDepth rvl" in replay.unread["/rvl"]
+        expected = np.where(DEPTH > 0, DEPTH * 1e-3, np.inf)
+        np.testing.assert_allclose(found["mm"]["distance_to_image_plane"][0, ..., 0], expected, rtol=1e-6)
+        with np.errstate(divide="ignore"):
+            depth = np.where(QUANTISED > 0, 1e4 / (QUANTISED + 40.0), np.inf)
+        np.testing.assert_allclose(found["inverse"]["distance_to_image_plane"][0, ..., 0], depth, rtol=1e-6)
+        for name, points in (("livox", POINTS[0]), ("livox2", POINTS[1])):
+            np.testing.assert_array_equal(found[name]["points_b"], points)
+            assert found[name]["offset_time"].tolist() == [7 * k for k in range(len(points))]
+            assert found[name]["line"].tolist() == [k % 4 for k in range(len(points))]
+            assert found[name]["timebase"].tolist() == [START]
+
+
+def transform(parent: str, child: str, ns: int, pos: Any, turned: Rotation) -> Any:
+    value = make("geometry_msgs/msg/Transform", translation=vector(pos), rotation=turn(np.roll(turned.as_quat(), 1)))
+    return make("geometry_msgs/msg/TransformStamped", header=header(ns, parent), child_frame_id=child, transform=value)
+
+
+def matrix(pos: Any, turned: Rotation) -> np.ndarray:
+    out = np.eye(4)
+    out[:3, :3], out[:3, 3] = turned.as_matrix(), pos
+    return out
+
+
+def test_transforms_are_poses_of_each_frame_in_the_root_of_its_tree(tmp_path: Path) -> None:
+    """Of a robot with a camera and a laser, whose slow correction of odometry starts late and ends early, and of a ring
+    and a frame with two parents.
+    """
+    rng = np.random.default_rng(7)
+    maps, bases = np.arange(1, 5) * 100_000_000, np.arange(25) * 20_000_000
+    corrections, turns = rng.normal(size=(4, 3)), Rotation.random(4, rng=rng)
+    path, turned = rng.normal(size=(25, 3)), Rotation.random(25, rng=rng)
+    arm, place = (
+        (np.array([0.2, 0.0, 0.3]), Rotation.from_rotvec([0.0, 0.0, 1.0])),
+        Rotation.from_rotvec([-1.5, 0.2, 0]),
+    )
+    static = [transform("base_link", "arm", START, *arm), transform("/arm", "camera", START, (0.1, 0, 0), place),
+              transform("dock", "tag", START, (1.0, 2.0, 3.0), place)]  # fmt: skip
+    odd = [transform(*names, START, (0, 0, 0), place) for names in (("a", "b"), ("b", "a"), ("m", "c"), ("n", "c"))]
+    both = transform("odom", "base_link", START + int(bases[0]), path[0], turned[0])
+    messages = [(0, "/tf_static", static), (0, "/tf", [both, *odd])]
+    messages += [(int(ns) + 3_000_000, "/tf", [transform("map", "odom", START + int(ns), pos, each)])
+                 for ns, pos, each in zip(maps, corrections, turns, strict=True)]  # fmt: skip
+    messages += [(int(ns) + 2_000_000, "/tf", [transform("odom", "base_link", START + int(ns), pos, each)])
+                 for ns, pos, each in zip(bases[1:], path[1:], turned[1:], strict=True)]  # fmt: skip
+    bag = write_all(
+        tmp_path / "bag",
+        StoragePlugin.MCAP,
+        ((ns, topic, make("tf2_msgs/msg/TFMessage", transforms=each)) for ns, topic, each in messages),
+    )
+    slerp = Slerp(maps, turns)
+    with sn.replay(bag) as replay:
+        roots = {name: each["cfg"]["frame_id"] for name, each in replay.description.sensors.items()}
+        assert roots == {"tf/odom": "map", "tf/base_link": "map", "tf/arm": "map", "tf/camera": "map", "tf/tag": "dock"}
+        (tag,) = replay.readings("tf/tag")
+        assert tag["pos_w"].tolist() == [[1.0, 2.0, 3.0]]
+        found = list(replay.readings("tf/camera"))
+        assert [each.capture_tick[0] for each in found] == bases[5:].tolist()  # those before the first correction lack
+        for k, each in enumerate(found, 5):
+            ns = min(bases[k], maps[-1])
+            correction = [np.interp(ns, maps, column) for column in corrections.T]
+            expected = matrix(correction, slerp(ns)) @ matrix(path[k], turned[k]) @ matrix(*arm)
+            expected = expected @ matrix((0.1, 0, 0), place)
+            np.testing.assert_allclose(each["pos_w"][0], expected[:3, 3], atol=1e-9)
+            rotation = Rotation.from_quat(np.roll(each["quat_w"][0], -1)).as_matrix()
+            np.testing.assert_allclose(rotation, expected[:3, :3], atol=1e-9)
+        assert len(list(replay.readings("tf/odom"))) == 4 and replay.at(1.0)["tf/base_link"].capture_tick == bases[-1]
+        for part in ("form a ring", "c has several parents: m, n", "from map to odom is later"):
+            assert part in replay.unread["/tf"]
+    assert main(["export", str(bag), "--to", str(tmp_path), "--format", "tum", "--sensor", "tf/camera"]) == 0
+    lines = (tmp_path / "tf%2Fcamera.tum").read_text().splitlines()
+    assert len(lines) == 21 and lines[1].startswith(f"{START // 10**9}.223456789 ")
 
 
 def depth_file(layout: str) -> Any:
@@ -752,7 +927,9 @@ def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_pat
         channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
         writer.add_message(channel, 0, b"{}", 0)
         writer.finish()
-    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'"):
+    with pytest.raises(
+        ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'.*in CDR"
+    ):
         sn.replay(tmp_path / "run.mcap")
 
 

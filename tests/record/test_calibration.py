@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.errors import ModelError
 from sensorium.lenses import EquirectangularLensCfg
 from sensorium.record.calibration import distortion_of, noise_of
 from sensorium.record.export import write_calibration
@@ -107,6 +108,119 @@ def test_noise(knobs: dict[str, Any], density: float, walk: float, note: str) ->
     assert any(note in each for each in found.notes) if note else not found.notes
 
 
+KALIBR = """
+cam0:
+  cam_overlaps: [1]
+  camera_model: pinhole
+  distortion_coeffs: [-0.28, 0.07, 0.0002, -0.0001]
+  distortion_model: radtan
+  intrinsics: [458.654, 457.296, 367.215, 248.375]
+  resolution: [752, 480]
+  rostopic: /cam0/image_raw
+cam1:
+  T_cn_cnm1:
+  - [1.0, 0.0, 0.0, 0.1]
+  camera_model: pinhole
+  distortion_coeffs: [-0.01, 0.02, 0.001, 0.0001]
+  distortion_model: equidistant
+  intrinsics: [190.978, 190.973, 254.931, 256.897]
+  resolution: [512, 512]
+"""
+ROS = """image_width: 640
+image_height: 480
+camera_name: front
+camera_matrix: {rows: 3, cols: 3, data: [430.2, 0, 306.9, 0, 430.5, 227.2, 0, 0, 1]}
+distortion_model: rational_polynomial
+distortion_coefficients: {rows: 1, cols: 8, data: [0.3, 0.1, 0.001, -0.002, 0.01, 0.4, 0.05, 0.02]}
+"""
+ECHO = """header:
+  stamp: {sec: 3, nanosec: 5}
+  frame_id: front
+height: 480
+width: 640
+distortion_model: plumb_bob
+d: [0.0, 0.0, 0.0, 0.0, 0.0]
+k:
+- 430.2
+- 0.0
+- 306.9
+- 0.0
+- 430.5
+- 227.2
+- 0.0
+- 0.0
+- 1.0
+---
+"""
+EUROC = """sensor_type: camera
+resolution: [752, 480]
+camera_model: pinhole
+intrinsics: [458.654, 457.296, 367.215, 248.375]
+distortion_model: radial-tangential
+distortion_coefficients: [-0.28340811, 0.07395907, 0.00019359, 1.76187114e-05]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "camera", "size", "matrix", "model", "d"),
+    [
+        (KALIBR, "cam0", (752, 480), (458.654, 457.296, 367.215, 248.375), "", (-0.28, 0.07, 0.0002, -0.0001, 0.0)),
+        (KALIBR, "cam1", (512, 512), (190.978, 190.973, 254.931, 256.897), "equidistant", (-0.01, 0.02, 0.001, 0.0001)),
+        (ROS, None, (640, 480), (430.2, 430.5, 306.9, 227.2), "", (0.3, 0.1, 0.001, -0.002, 0.01, 0.4, 0.05, 0.02)),
+        (ECHO, None, (640, 480), (430.2, 430.5, 306.9, 227.2), "", (0.0,) * 5),
+        (EUROC, None, (752, 480), (458.654, 457.296, 367.215, 248.375), "",
+         (-0.28340811, 0.07395907, 0.00019359, 1.76187114e-05, 0.0)),
+    ],
+)  # fmt: skip
+def test_lenses_of_files_have_the_pixels_of_opencv(
+    text: str, camera: str | None, size: tuple[int, int], matrix: Any, model: str, d: Any, tmp_path: Path
+) -> None:
+    """A camera that is built with the lens sees points half a pixel further right and down than OpenCV, whose first
+    pixel has its centre at (0, 0).
+    """
+    (tmp_path / "lens.yaml").write_text(text)
+    lens = sn.lens_from_file(tmp_path / "lens.yaml", camera)
+    cfg = sn.CameraCfg(body="a", width=size[0], height=size[1], lens=lens)
+    tangents = np.random.default_rng(0).uniform(-0.5, 0.5, (50, 2))
+    points = torch.from_numpy(np.concatenate([tangents, np.ones((50, 1))], axis=1))
+    k = cfg.matrices_on(None)[0]
+    found = lens.project(points).numpy() * k[[0, 1], [0, 1]] + k[:2, 2]
+    fx, fy, cx, cy = matrix
+    np.testing.assert_allclose(found - 0.5, opencv(model, d, tangents) * (fx, fy) + (cx, cy), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "camera", "part"),
+    [
+        (KALIBR, None, r"camera: got None, expected one of cam0, cam1, in .*Name one"),
+        (KALIBR, "cam2", r"camera: got 'cam2', expected one of cam0, cam1, in .*Did you mean"),
+        (
+            KALIBR.replace("camera_model: pinhole", "camera_model: omni"),
+            "cam0",
+            "cam0: camera_model: got 'omni', expected",
+        ),
+        (KALIBR.replace("radtan", "fov"), "cam0", "cam0: distortion_model: got 'fov', expected none, radtan"),
+        (KALIBR.replace("  resolution: [752, 480]\n", ""), "cam0", "cam0: resolution is missing"),
+        (KALIBR.replace("458.654", "-1"), "cam0", "fx > 0"),
+        (KALIBR.replace("458.654", "wide"), "cam0", "a value is invalid: .*'wide'"),
+        (
+            ROS.replace("[0.3,", "[1, 2, 3, 4, 5, 6, 0.3,"),
+            None,
+            "distortion: got .* at most 8 coefficients: k1, k2, p1",
+        ),
+        ("a: [", None, "is not YAML"),
+        ("- 1", None, "camera: got None, expected one of none, in a camera chain"),
+        ('{"a": 1}', None, "is a JSON file"),
+    ],
+)
+def test_faults_of_lens_files_are_named(text: str, camera: str | None, part: str, tmp_path: Path) -> None:
+    (tmp_path / "lens.yaml").write_text(text)
+    with pytest.raises(ModelError, match=part):
+        sn.lens_from_file(tmp_path / "lens.yaml", camera)
+    with pytest.raises(ModelError, match=r"Did you mean 'lens\.yaml'"):
+        sn.lens_from_file(tmp_path / "lense.yaml")
+
+
 MOUNTS = {
     "imu": ((0.0, 0.0, 0.1), (1.0, 0.0, 0.0, 0.0)),
     "left": ((0.2, 0.1, 0.0), (0.8, 0.0, 0.0, 0.6)),
@@ -161,7 +275,7 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
     chain = read(tmp_path / "camchain.yaml")
     assert list(chain) == ["cam0", "cam1"]
     left, right = chain.values()
-    assert left["intrinsics"] == [10.0, 11.0, 4.0, 3.0] and left["resolution"] == [8, 6]
+    assert left["intrinsics"] == [10.0, 11.0, 3.5, 2.5] and left["resolution"] == [8, 6]
     assert left["distortion_model"] == "radtan" and left["distortion_coeffs"] == [0.0] * 4
     assert left["rostopic"] == "/left/depth/image_raw" and left["camera_model"] == "pinhole"
     assert right["distortion_model"] == "equidistant" and right["distortion_coeffs"] == [0.01, 0.0, 0.0, 0.0]
@@ -176,7 +290,10 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
     noise = read(tmp_path / "imu0.yaml")
     assert noise["gyroscope_noise_density"] == pytest.approx(0.01 / 50.0**0.5)
     assert noise["accelerometer_noise_density"] == 0.02 and noise["update_rate"] == 50.0
-    assert noise["rostopic"] == "/imu/data_raw" and noise["gyroscope_random_walk"] == 0.0
+    assert noise["rostopic"] == "/imu/data_raw" and "gyroscope_random_walk" not in noise
+    for name in ("accelerometer_random_walk", "gyroscope_random_walk"):  # never 0, which Kalibr refuses
+        assert f"imu0.yaml: {name} is missing, since the config defines none; Kalibr requires it" in out
+        assert f"# {name}: " in (tmp_path / "imu0.yaml").read_text()
     info = read(tmp_path / "camera_info/right.yaml")
     assert (info["image_width"], info["image_height"], info["camera_name"]) == (8, 6, "right")
     assert info["distortion_model"] == "equidistant" and info["distortion_coefficients"]["cols"] == 4
@@ -203,6 +320,14 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
         and "the format has no place for clock_error" in out
     )
     assert "0.01 per sample / sqrt(50 Hz)" in out
+    for name, file in (("left", "camera_info/left.yaml"), ("cam0", "camchain.yaml"), ("cam1", "camchain.yaml")):
+        lens = sn.lens_from_file(tmp_path / file, name)
+        expected = right if name == "cam1" else left
+        fx, fy, cx, cy = expected["intrinsics"]
+        np.testing.assert_allclose(
+            lens.at(8, 6).intrinsic_matrix, [[fx, 0, cx + 0.5], [0, fy, cy + 0.5], [0, 0, 1]], atol=1e-4
+        )
+    assert isinstance(lens, sn.lenses.KannalaBrandtLensCfg) and lens.k1 == pytest.approx(0.01)
 
 
 def test_another_environment(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trimesh
 from kitti_drive import INTRINSICS, LANDMARKS, drive
 from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
@@ -21,6 +22,7 @@ from sensorium.testing import tumbling_engine
 
 OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
 START = 1403636580838555648
+UNKNOWN = "which an IMU has if it is recorded with its states (--states, states=True)"
 BEAMS = sn.patterns.SphericalPatternCfg(fov=(360.0, 120.0), n_points=(60, 20))
 SENSORS = (
     sn.ImuCfg(name="imu", body="body", rate_hz=200.0, gyro_noise=0.01, delay=0.01),
@@ -90,7 +92,7 @@ def test_euroc_counts_samples_of_a_sensor_that_was_replaced(tmp_path: Path) -> N
             scene.step()
             readings += scene.publish(poses=True).values()
     lost = "imu (imu): 3 samples have neither a rate and a specific force nor an image"
-    assert write_euroc(readings, tmp_path) == [lost]
+    assert write_euroc(readings, tmp_path) == [lost, f"imu: the true velocity and biases, {UNKNOWN}"]
     lines = (tmp_path / "mav0/imu0/data.csv").read_text(encoding="utf-8").splitlines()
     assert [int(line.split(",")[0]) for line in lines[1:]] == [8_000_000, 10_000_000, 12_000_000]
 
@@ -100,7 +102,8 @@ def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_pat
     """One body reports its velocity in the world, the other one in its own frame."""
     path, readings = recorded
     notes = write_euroc(readings, tmp_path, body=body, start_ns=START)
-    assert notes == ["lidar (lidar): EuRoC holds IMUs and images of 8 bits only"]
+    skipped = "lidar (lidar): EuRoC holds IMUs and images of 8 bits only"
+    assert notes == [skipped, f"{body}: the true biases, {UNKNOWN}"]
     root = tmp_path / "mav0"
     truth = np.loadtxt(root / "state_groundtruth_estimate0/data.csv", delimiter=",")
     assert len(truth) == round(path.duration * 50.0) + 1
@@ -122,6 +125,51 @@ def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_pat
     extrinsics = (root / "imu0/sensor.yaml").read_text(encoding="utf-8")
     numbers = np.array(extrinsics.partition("[")[2].partition("]")[0].split(","), dtype=np.float64)
     np.testing.assert_allclose(numbers.reshape(4, 4), np.eye(4), atol=2e-6)
+
+
+def test_euroc_ground_truth_of_a_recording_with_states(tmp_path: Path) -> None:
+    """The biases are what a delayed IMU without noise adds to the true motion, and the velocity is the trajectory's."""
+    path = flight(seconds=1.0)
+    drift = sn.stages.GaussMarkov(density=0.01, tau=5.0, turn_on=0.02, fields=("lin_acc_b",))
+    flicker = sn.stages.Flicker(bias_instability=sn.Uniform(0.01, 0.02), fields=("lin_acc_b",))
+    heat = sn.stages.TemperatureDrift(
+        coefficient=(0.01, 0.02, 0.0), ambient=sn.Uniform(20.0, 40.0), self_heating=10.0, tau=0.5, fields=("ang_vel_b",)
+    )
+    cfg = sn.ImuCfg(
+        name="imu", body="body", rate_hz=200.0, delay=0.015, gyro_bias=sn.Uniform(-0.1, 0.1), gyro_random_walk=0.001,
+        stages=(drift, flicker, heat), offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)),
+    )  # fmt: skip
+    scene = sn.Scene(sn.TrajectoryEngine(path, 0.0025, num_envs=2), [cfg], seed=0)
+    with scene.record(tmp_path / "run.mcap", states=True, envs=[1]):
+        while scene.tick < 201:
+            scene.step()
+        scene.reset([0])  # between two captures; it has no effect on the other environment
+        while scene.engine.ticks_left:
+            scene.step()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        states = [reading for reading in replay.readings(["imu.states"])]
+        about = replay.description.sensors["imu.states"]
+        assert write_euroc(replay.readings(), tmp_path, body="imu", env=1) == []
+    assert about["kind"] == "sensor_states" and [each["name"] for each in about["fields"]] == [*states[0].measured]
+    assert [*states[0].measured] == ["bias_ang_vel_b", "walk_ang_vel_b", "bias_lin_acc_b", "delay", "lin_vel_w"]
+    np.testing.assert_allclose([each.delay[0] for each in states], 0.015, rtol=1e-6)
+    held, again = (each for each in states if each.capture_tick[0] == 200)
+    assert all(np.array_equal(array, again.measured[name]) for name, array in held.measured.items())
+    np.testing.assert_array_equal(np.unique([each.capture_tick[0] for each in states]), np.arange(0, 401, 2))
+    rows = np.loadtxt(tmp_path / "mav0/state_groundtruth_estimate0/data.csv", delimiter=",", comments=None, skiprows=1)
+    head = (tmp_path / "mav0/state_groundtruth_estimate0/data.csv").read_text(encoding="utf-8").partition("\n")[0]
+    assert rows.shape == (198, 17) and head.endswith("b_a_RS_S_z [m s^-2]") and ", b_w_RS_S_x [rad s^-1]" in head
+    motion = path.at(rows[:, 0] * 1e-9)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
+    arm = turn.apply([0.3, 0.0, 0.0])
+    np.testing.assert_allclose(rows[:, 8:11], motion.lin_vel + np.cross(motion.ang_vel, arm), atol=1e-5)
+    imu = np.loadtxt(tmp_path / "mav0/imu0/data.csv", delimiter=",")
+    np.testing.assert_array_equal(imu[:, 0], rows[:, 0])
+    lever = np.cross(motion.ang_acc, arm) + np.cross(motion.ang_vel, np.cross(motion.ang_vel, arm))
+    force = turn.inv().apply(motion.lin_acc + lever + np.array([0.0, 0.0, 9.81]))
+    np.testing.assert_allclose(imu[:, 1:4] - turn.inv().apply(motion.ang_vel), rows[:, 11:14], atol=1e-6)
+    np.testing.assert_allclose(imu[:, 4:7] - force, rows[:, 14:17], atol=2e-5)
+    assert rows[:, 11:].std(axis=0).min() > 1e-4 and np.abs(rows[:, 11:]).max() > 0.05
 
 
 def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
@@ -165,7 +213,8 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
                 )
             )
     assert write_euroc(readings, tmp_path, body="base") == [
-        f"{name} ({name}): EuRoC holds IMUs and images of 8 bits only" for name in ("base", "depth")
+        *(f"{name} ({name}): EuRoC holds IMUs and images of 8 bits only" for name in ("base", "depth")),
+        f"base: the true velocity and biases, {UNKNOWN}",
     ]
     lines = (tmp_path / "mav0/cam0/data.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["#timestamp [ns],filename", "0,0.png", "100000000,100000000.png", "200000000,200000000.png"]
@@ -198,18 +247,20 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [imu, *cameras])
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
-    assert notes == ["round: 1: the intrinsics of its lens; sensorium calib may write them in other formats"]
+    assert notes == [
+        "round: 1: the intrinsics of its lens; sensorium calib may write them in other formats",
+        f"imu: the true velocity and biases, {UNKNOWN}",
+    ]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
     }
     noise = {key: value for key, value in found["imu0"].items() if key.endswith(("density", "walk"))}
     assert found["imu0"]["rate_hz"] == 100.0 and noise == pytest.approx({
-        "gyroscope_noise_density": 0.02 / 10.0, "gyroscope_random_walk": 0.0,
-        "accelerometer_noise_density": 0.0, "accelerometer_random_walk": 3e-4,
+        "gyroscope_noise_density": 0.02 / 10.0, "accelerometer_random_walk": 3e-4,
     })  # fmt: skip
     eye, bent, panorama = (found[f"cam{number}"] for number in range(3))
     focal = 20.0 / np.tan(np.deg2rad(30.0))
-    assert eye["intrinsics"] == bent["intrinsics"] == pytest.approx([focal, focal, 30.0, 20.0], rel=1e-6)
+    assert eye["intrinsics"] == bent["intrinsics"] == pytest.approx([focal, focal, 29.5, 19.5], rel=1e-6)
     assert (eye["rate_hz"], eye["resolution"], eye["camera_model"]) == (20.0, [60, 40], "pinhole")
     assert eye["distortion_model"] == "radial-tangential" and eye["distortion_coefficients"] == [0.0] * 4
     assert bent["distortion_coefficients"] == pytest.approx([-0.2, 0.05, 1e-3, -5e-4])
@@ -237,12 +288,72 @@ def test_kitti_scans_and_poses_rebuild_the_hall(
         seen = (scan[:, :3] @ change[:, :3].T) @ pose[:, :3].T + pose[:, 3]  # in the first camera frame
         points.append(start.apply(seen @ change[:, :3]) + origin)
         assert 0.0 <= scan[:, 3].min() and scan[:, 3].max() < 1.0
-    world = [shape.mesh.vertices[shape.mesh.faces] for shape in hall.shapes() if shape.mesh is not None]
+    world = []
+    for shape in hall.shapes():
+        if shape.mesh is not None:
+            world.append(shape.mesh.vertices[shape.mesh.faces])
+        else:  # the plates of the tags
+            corners = np.array(trimesh.creation.box(2.0 * np.array(shape.size)).triangles).reshape(-1, 3)
+            turned = Rotation.from_quat(np.roll(shape.quat, -1)).apply(corners) + shape.pos
+            world.append(turned.reshape(-1, 3, 3))
     cloud = np.concatenate(points)
     assert len(cloud) > 8000
     cloud = cloud[::10]
     foot, _ = nearest_on_triangles(cloud, np.concatenate(world))
     assert np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
+
+
+def test_kitti_oxts_and_point_times(tmp_path: Path) -> None:
+    """Values of the navigation system are those of the trajectory, and each point has the time of its ray."""
+    path = flight()
+    beams = sn.patterns.SpinningPatternCfg(elevations=(-10.0, 0.0, 10.0), rate_hz=5.0, cycle_interval=0.005)
+    sensors = [
+        sn.LidarCfg(name="lidar", body="body", pattern=beams, rate_hz=5.0, fields=("points_b", "time_offset")),
+        sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.1, delay=0.02),
+        sn.GnssCfg(name="gnss", body="body", rate_hz=4.0, origin=(48.0, 8.0, 200.0)),
+    ]
+    scene = sn.Scene(sn.TrajectoryEngine(path, 0.005, world=hall.shapes()), sensors, seed=0)
+    scene.publish(poses=True)
+    scene.reset()
+    cursor, readings = scene.sample_cursor(), []
+    readings += scene.publish(poses=True, since=cursor).values()
+    while scene.engine.ticks_left:
+        scene.step()
+        readings += scene.publish(poses=True, since=cursor).values()
+    alone = [reading for reading in readings if reading.name != "imu"]
+    needs = ["oxts: gnss needs an IMU with poses at the same times", "gnss (gnss): only the scans of lidar are written"]
+    assert write_kitti(alone, tmp_path / "alone") == needs
+    notes = write_kitti(readings, tmp_path)
+    assert notes == ["oxts: its values are up to 250 ms from their scans"]  # the last pose of the IMU did not arrive
+    folder = tmp_path / "sequences/00"
+    times, scans = np.loadtxt(folder / "oxts/times.txt"), np.loadtxt(folder / "times.txt")
+    assert np.abs(times - scans)[:-1].max() <= 0.1 + 1e-9 and np.unique(
+        np.round(times / 0.25) - times / 0.25
+    ).tolist() == [0.0]
+    rows = np.array([np.loadtxt(each) for each in sorted((folder / "oxts/data").iterdir())])
+    motion = path.at(times)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
+    yaw, pitch, roll = turn.as_euler("ZYX").T
+    level = Rotation.from_euler("z", yaw[:, None]).inv()
+    force = motion.lin_acc + np.array([0.0, 0.0, 9.81])
+    np.testing.assert_allclose(rows[:, 3:6], np.stack([roll, pitch, yaw], 1), atol=2e-6)
+    np.testing.assert_allclose(rows[:, [7, 6]], motion.lin_vel[:, :2], atol=1e-5)
+    np.testing.assert_allclose(rows[:, 8:11], level.apply(motion.lin_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 11:14], turn.inv().apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 14:17], level.apply(force), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 17:20], turn.inv().apply(motion.ang_vel), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 20:23], level.apply(motion.ang_vel), atol=1e-5)
+    assert (rows[:, 23:25] == 0.0).all() and (rows[:, 25:] == -1.0).all()
+    east, north = 6378137.0 * np.cos(np.radians(48.0)), 6378137.0  # a sphere is off by less than 1 %
+    np.testing.assert_allclose(np.radians(rows[:, 1] - 8.0) * east, motion.pos[:, 0], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(np.radians(rows[:, 0] - 48.0) * north, motion.pos[:, 1], rtol=0.01, atol=0.02)
+    np.testing.assert_allclose(rows[:, 2] - 200.0, motion.pos[:, 2], atol=1e-3)
+    lidar = [each for each in readings if each.name == "lidar"]
+    for number, reading in enumerate(lidar):
+        hit = np.isfinite(reading.points_b[0]).all(axis=1)
+        point_times = np.fromfile(folder / f"point_times/{number:06d}.bin", np.float32)
+        np.testing.assert_array_equal(point_times, reading.time_offset[0][hit])
+        assert len(point_times) == (folder / f"velodyne/{number:06d}.bin").stat().st_size / 16 and point_times.min() < 0
 
 
 def test_sensors_without_poses_are_named(tmp_path: Path) -> None:

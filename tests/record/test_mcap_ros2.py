@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from mcap.reader import make_reader
 from mcap_scenes import following, scene
+from PIL import Image
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
+from sensorium.errors import ConfigError
 from sensorium.record import mcap_writer, rows
 from sensorium.record.export import rosbag2
 from sensorium.record.ros2 import Ros2Messages
@@ -29,7 +33,12 @@ def test_messages_are_those_of_the_live_readings(
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 20_000)
     monkeypatch.setattr(rosbag2, "BLOCK_BYTES", 1000)
     made = scene()
-    with following(made) as live, made.record(tmp_path / "run.mcap", envs=[1, 3], ros2=True):
+    with (
+        following(made) as live,
+        made.record(tmp_path / "run.mcap", envs=[1, 3], ros2=True),
+        made.record(tmp_path / "only.mcap", envs=[1, 3], ros2="only"),
+        made.record(tmp_path / "measured.mcap", envs=[1, 3], ros2="only", truth=False),
+    ):
         for tick in range(90):
             made.update()
             if tick == 50:
@@ -50,18 +59,83 @@ def test_messages_are_those_of_the_live_readings(
     with sn.replay(tmp_path / "run.mcap") as replay:
         for name, readings in (("stacks", replay.stacks()), ("readings", replay.readings())):
             rosbag2.write_rosbag2(readings, tmp_path / name, replay.description, [1, 3])
-    for path in ("run.mcap", "stacks/stacks_0.mcap", "readings/readings_0.mcap"):
+    measured = {topic: values for topic, values in expected.items() if "/truth/" not in topic and topic != "/tf"}
+    for path in ("run.mcap", "stacks/stacks_0.mcap", "readings/readings_0.mcap", "only.mcap", "measured.mcap"):
         found: dict[str, list[tuple[int, bytes]]] = {}
         with open(tmp_path / path, "rb") as file:
             for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
-                if not channel.topic.startswith(("/batch/", "/marks")):
+                if path != "run.mcap" or not channel.topic.startswith(("/batch/", "/marks")):
                     found.setdefault(channel.topic, []).append((message.log_time, message.data))
                     assert "offered_qos_profiles" in channel.metadata
-        assert found.keys() == expected.keys() and len(found) > 8
+        if path == "measured.mcap":
+            assert found.keys() == measured.keys() and len(measured) < len(expected) - 4
+            expected = measured
+        assert found.keys() == expected.keys() and len(found) > 4
         for topic, values in expected.items():
             assert sorted(found[topic]) == sorted(values), topic
             times = [log_time for log_time, _ in found[topic]]
             assert topic == "/tf" or times == sorted(times)
+
+
+def test_a_recording_without_truth_has_the_measured_values_alone(tmp_path: Path) -> None:
+    made = scene()
+    with (
+        made.record(tmp_path / "all.mcap", envs=[1, 3]),
+        made.record(tmp_path / "measured.mcap", envs=[1, 3], truth=False),
+    ):
+        for _ in range(30):
+            made.step()
+    with sn.replay(tmp_path / "all.mcap") as both, sn.replay(tmp_path / "measured.mcap") as measured:
+        assert measured.description.to_dict() == both.description.to_dict()
+        topics = {channel.topic for channel in measured._file.channels.values()}
+        assert not any("truth" in topic or "bodies" in topic for topic in topics) and len(topics) == 2
+        for one, other in zip(both.readings(), measured.readings(), strict=True):
+            assert one.truth and not other.truth and one.pose is not None and other.pose is None
+            for name, array in one.measured.items():
+                np.testing.assert_array_equal(other.measured[name], array)
+
+
+def test_images_of_8_bits_are_compressed(tmp_path: Path) -> None:
+    """PNG keeps them, and JPEG has a PSNR above 35 dB; distances stay as they are."""
+    engine = sn.TensorEngine(num_envs=1, dt=0.01, bodies=["base"], shapes=[sn.engines.Shape("plane", "floor")])
+    offset = sn.OffsetCfg(pos=(0.0, 0.0, 1.0))  # it sees the horizon
+    types = ("rgb", "depth")
+    camera = sn.CameraCfg(name="eye", body="base", width=48, height=32, data_types=types, offset=offset)
+    made = sn.Scene(engine, [camera])
+    with (
+        following(made) as live,
+        made.record(tmp_path / "png.mcap", ros2="only", truth=False, images="png"),
+        made.record(tmp_path / "jpeg.mcap", ros2="only", truth=False, images="jpeg"),
+    ):
+        for _ in range(2):
+            made.step()
+    for images in ("png", "jpeg"):
+        with AnyReader([tmp_path / f"{images}.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
+            topics = {each.topic: each.msgtype for each in bag.connections}
+            found = [
+                bag.deserialize(data, each.msgtype)
+                for each, _, data in bag.messages()
+                if each.topic.endswith("/compressed")
+            ]
+        assert topics["/eye/depth/image_raw"] == "sensor_msgs/msg/Image" and "/eye/rgb/image_raw" not in topics
+        for reading, message in zip(live, found, strict=True):
+            with Image.open(io.BytesIO(bytes(message.data))) as picture:
+                assert str(picture.format).lower() == images and len(message.data) < reading.rgb.nbytes / 2
+                error = np.asarray(picture, np.float64) - reading.rgb[0]
+            assert reading.rgb.std() > 5.0 and (error**2).mean() < {"png": 1e-9, "jpeg": 255.0**2 / 10.0**3.5}[images]
+
+
+def test_contradictory_options_and_what_a_bag_cannot_hold(tmp_path: Path) -> None:
+    made = scene(1)
+    for options, field in (({"images": "png"}, "images"), ({"states": True, "ros2": "only"}, "states")):
+        with pytest.raises(ConfigError, match=field):
+            made.record(tmp_path / "run.mcap", **options)
+    assert not (tmp_path / "run.mcap").exists()
+    with made.record(tmp_path / "run.mcap", ros2="only") as recorder:
+        made.step()
+        for call in (lambda: recorder.log("reward", np.zeros(1)), lambda: recorder.mark("task")):
+            with pytest.raises(ConfigError, match="ROS 2 messages only"):
+                call()
 
 
 def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
@@ -79,8 +153,11 @@ def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
     assert np.allclose(times["clock"], np.arange(21) * 0.002)
 
 
-def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
-    """Each message on /tf_static holds all frames, and the first one is not earlier than the recording."""
+def test_constant_transforms_follow_the_scene(tmp_path: Path) -> None:
+    """Each message on /tf_static holds all frames, and the first one is not earlier than the recording.
+
+    A camera that moves on its body has another constant transform, and none once it differs between environments.
+    """
     engine = sn.TensorEngine(num_envs=2, dt=0.002, bodies=["base", "arm"], shapes=[sn.engines.Shape("plane", "floor")])
     made = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="base")])
     for _ in range(100):
@@ -93,16 +170,43 @@ def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
         made.update()
         made.remove("state")
         made.update()
+        for positions in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])):
+            made["eye"].set_world_poses(positions)  # type: ignore[attr-defined]
+            made.update()
+            made.update()
+    found, moving = [], []
     with AnyReader([tmp_path / "run.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
-        found = []
         for connection, stamp, data in bag.messages():
             assert stamp >= 200_000_000
+            message: Any = bag.deserialize(data, connection.msgtype)
             if connection.topic == "/tf_static":
-                message: Any = bag.deserialize(data, connection.msgtype)
-                found.append((stamp, [each.child_frame_id for each in message.transforms]))
-    names = [
-        [f"env_000{env}/{name}_optical" for env in (0, 1) for name in each] for each in (["eye"], ["eye", "second"])
+                found.append((stamp // 1_000_000, message.transforms))
+            elif connection.topic == "/tf":
+                moving.append((stamp // 1_000_000, {each.child_frame_id for each in message.transforms}))
+    children = [(time, [each.child_frame_id for each in transforms]) for time, transforms in found]
+    base, arms = ["state"], ["eye", "second"]
+    expected = [
+        (200, base),
+        (204, [*arms[:1], *base]),
+        (206, [*arms, *base]),
+        (208, arms),
+        (210, arms),
+        (214, arms[1:]),
     ]
-    assert found == [(204_000_000, names[0]), (206_000_000, names[1])]
+    assert [time for time, _ in children] == [time for time, _ in expected]
+    for (_, names), (time, wanted) in zip(children, expected, strict=True):
+        cameras = {"eye", "second"} & {*wanted} | ({"eye"} if time == 214 else set())
+        every = {*wanted, *(f"{camera}_optical" for camera in cameras)}
+        assert len(names) == 2 * len(every) and {*names} == {f"env_000{env}/{name}" for env in (0, 1) for name in every}
+    for time, place in ((208, [0.0, 0.0, 0.0]), (210, [1.0, 2.0, 3.0])):
+        (eye,) = (each for each in dict(found)[time] if each.child_frame_id == "env_0001/eye")
+        where = eye.transform.translation
+        assert eye.header.frame_id == "env_0001/arm" and [where.x, where.y, where.z] == pytest.approx(place)
+    assert {name for time, names in moving if time < 214 for name in names} == {
+        f"env_000{env}/{body}" for env in (0, 1) for body in ("base", "arm")
+    }
+    assert {name for time, names in moving if time > 214 for name in names} == {
+        f"env_000{env}/{frame}" for env in (0, 1) for frame in ("arm", "eye")
+    }
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert replay.start == pytest.approx(0.2)

@@ -69,6 +69,31 @@ def test_wrong_loaders_name_the_right_call(files: Path, tmp_path: Path) -> None:
             sn.open(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "part"),
+    [
+        ("old.bag", b"#ROSBAG V2.0\n", r"a ROS 1 bag\. Convert it: .* rosbags-convert --src .*old\.bag --dst old"),
+        ("old.db3", b"#ROSBAG V2.0\n", "a ROS 1 bag"),
+        ("clip.mp4", b"\0\0\0\x20ftypisom", "a video, which has no readings. Give the recording or the bag"),
+        ("clip.mcap", b"\x1a\x45\xdf\xa3", "a video"),
+        ("layout.json", b'{"layout": 1}', "a JSON file, such as a layout of Foxglove"),
+        ("bag.sqlite3", b"SQLite format 3\0", r"a SQLite file\. If it is a ROS 2 bag, rename it to bag\.db3"),
+        ("notes.txt", b"hello", r"not an MCAP file\. Give a recording"),
+    ],
+)
+def test_other_files_are_named_with_what_to_do(name: str, head: bytes, part: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(head + bytes(99))
+    for read in (sn.open, sn.replay):
+        with pytest.raises(ModelError, match=part):
+            read(path)
+    if name == "old.bag":
+        with pytest.raises(ModelError, match=r"not a recording in an npz file, but a ROS 1 bag\."):
+            load(path)
+        with pytest.raises(ModelError, match=r"a folder without metadata\.yaml, .* got old\.bag"):
+            sn.open(tmp_path)
+
+
 def test_a_bag_whose_writer_was_killed_names_repair(files: Path, tmp_path: Path) -> None:
     """As a file, and in a folder with and without the list of files."""
     (bag,) = (files / "bag").glob("*.mcap")

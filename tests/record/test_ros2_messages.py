@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ros2_cases import DT, NS, Rig, cloud, decoded, spec, stamp, stores, vector, wxyz, xyz
+from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.errors import ConfigError
@@ -70,11 +71,16 @@ def test_an_imu_of_another_frame_is_none() -> None:
     assert [topic.name for topic in rig.messages().topics] == ["/clock"]
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("T", 1.0), ("uT", 1e-6), ("mG", 1e-7), ("field", 1.0)])
+@pytest.mark.parametrize(("unit", "scale"), [("T", 1.0), ("uT", 1e-6), ("mG", 1e-7)])
 def test_magnetic_field(unit: str, scale: float, store: Any) -> None:
     for env, _, message, reading in single(Rig([vector("mag_b", unit, "magnetic")]), store, "mag"):
         same(xyz(message.magnetic_field), reading["mag_b"][env].astype(float) * scale)
         same(message.magnetic_field_covariance, ZEROS)
+
+
+def test_a_magnetic_field_without_a_unit_has_no_message() -> None:
+    messages = Rig([vector("mag_b", "field", "magnetic")]).messages()
+    assert messages.unmapped == {"front": ("mag_b",)} and [each.name for each in messages.topics] == ["/clock"]
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])
@@ -88,17 +94,21 @@ def test_pressure_and_temperature(shape: tuple[int, ...], store: Any) -> None:
         same(message.temperature, reading["temperature"][env].reshape(()))
 
 
-def test_satellite_fix(store: Any) -> None:
+@pytest.mark.parametrize("heading", [None, 0.0, 90.0, -130.0])
+def test_satellite_fix(heading: float | None, store: Any) -> None:
+    """Velocities are in the axes of the world, whose x axis has the heading."""
     rig = Rig([
         spec("lla", ("lla",), (3,), "deg, deg, m", dtype="float64", frame="WGS84"),
         spec("vel_enu", ("enu",), (3,), "m/s", frame="enu"),
         spec("fix", dtype="int32", kind="id"),
-    ])  # fmt: skip
+    ], about={"cfg": {} if heading is None else {"heading_deg": heading}})  # fmt: skip
+    to_enu = Rotation.from_euler("z", heading or 0.0, degrees=True)
     fixes = {0: -1, 2: 0, 3: 0, 4: 2, 5: 2}
     messages = rig.messages()
     for tick, (fix, status) in enumerate(fixes.items()):
         reading = rig.reading(tick, {each.name: rig.values(each) for each in rig.specs})
         reading.measured["fix"][:] = fix
+        reading.measured["vel_enu"][:] = rig.rng.normal(size=(5, 3))
         found = decoded(store, messages, [reading])
         for env in rig.converted:
             ((_, message),) = found[f"/env_{env:04d}/front/fix"]
@@ -106,7 +116,8 @@ def test_satellite_fix(store: Any) -> None:
             assert (message.status.status, message.status.service) == (status, 1)
             assert message.position_covariance_type == 0
             ((_, velocity),) = found[f"/env_{env:04d}/front/fix_velocity"]
-            same(xyz(velocity.twist.linear), reading["vel_enu"][env])
+            linear = np.array(xyz(velocity.twist.twist.linear))
+            np.testing.assert_allclose(to_enu.apply(linear), reading["vel_enu"][env], atol=1e-12)
             assert velocity.header.frame_id == f"env_{env:04d}/world"
 
 
@@ -274,7 +285,7 @@ def test_point_clouds_in_the_layouts_of_drivers(layout: str, share: float, retur
                     same(got["t"], since)
                     same(got["ring"], hits["channel"])
                     same(got["reflectivity"], limited)
-                    same(got["noise"], np.zeros(len(since)))
+                    same([got["noise"], got["ambient"]], np.zeros((2, len(since))))
                     same(
                         got["range"], np.rint(np.linalg.norm(hits["points"].reshape(-1, 3).astype(float), axis=1) * 1e3)
                     )
@@ -289,7 +300,7 @@ def test_point_clouds_in_the_layouts_of_drivers(layout: str, share: float, retur
 LAYOUTS = {  # offset and sensor_msgs/PointField type of each field, as the drivers' messages have them
     "points": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "ring": (16, 4), "time": (18, 7)},
     "ouster": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (16, 7), "t": (20, 6), "reflectivity": (24, 4),
-               "ring": (26, 2), "noise": (28, 4), "range": (32, 6)},
+               "ring": (26, 2), "ambient": (28, 4), "noise": (30, 4), "range": (32, 6)},
     "livox": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "tag": (16, 2), "line": (17, 2),
               "timestamp": (18, 8)},
 }  # fmt: skip
@@ -552,6 +563,7 @@ def test_depth_image_and_camera_info(cfg: dict[str, Any], miss: float, store: An
         expected[~np.isfinite(expected) | (expected == miss)] = np.nan
         same(pixels(image), expected)
         k = reading["intrinsic_matrices"][env]
+        k = k.astype(float) - [[0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]  # ROS: first pixel at (0, 0)
         same(info.k.reshape(3, 3), k)
         same(info.p.reshape(3, 4), np.hstack([k, np.zeros((3, 1))]))
         same(info.r.reshape(3, 3), np.eye(3))

@@ -641,6 +641,13 @@ def test_bad_config_error_names_the_field(options: Any, says: str) -> None:
         camera(**options)
 
 
+@pytest.mark.parametrize("types", [("rgb",), ("semantic_segmentation",), ("normals",)])
+def test_the_clock_of_a_camera_may_be_wrong_whatever_it_sees(types: tuple[str, ...]) -> None:
+    scene = scene_of(camera(data_types=types, stages=(sn.stages.ClockError(offset=0.004),)))
+    scene.update()
+    assert (scene["camera"].stamp - scene["camera"].capture_time).numpy() == pytest.approx(0.004)
+
+
 def test_what_does_not_fit_the_scene_is_named_when_it_is_built() -> None:
     with pytest.raises(sn.ConfigError, match=r"camera.*got 'hed'.*Did you mean 'head'\?"):
         robot(sn.CameraCfg(camera="hed", width=4, height=4))

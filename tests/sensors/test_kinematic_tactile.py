@@ -599,6 +599,8 @@ def test_each_probe_can_have_its_own_normal() -> None:
         ({"friction": -0.1}, "friction"),
         ({"shear_along_motion": True}, "without surface_normals"),
         ({"shear_along_motion": True, "surface_normals": True, "friction": 0.5}, "shear_along_motion: .*friction"),
+        ({"solver_force": True, "friction": 0.5}, "solver_force: got True, expected False with friction"),
+        ({"solver_force": True, "link_name": None, "site": "tip"}, "solver_force: .*a body or a geom as mount"),
         ({"shear_stiffness": float("inf")}, "shear_stiffness"),
         ({"probe_radius": -0.01}, "radii"),
         ({"probe_radius": 0.0}, "at least one radius above 0"),
@@ -610,7 +612,7 @@ def test_each_probe_can_have_its_own_normal() -> None:
 )  # fmt: skip
 def test_bad_input_error_names_field_and_fix(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(sn.ConfigError, match=words) as caught:
-        sn.KinematicTactileSensorCfg(name="skin", link_name="tip", **fields)
+        sn.KinematicTactileSensorCfg(name="skin", **{"link_name": "tip", **fields})
     assert "KinematicTactileSensorCfg('skin')" in str(caught.value)
 
 
@@ -697,6 +699,83 @@ def test_pad_taxels_sum_to_the_engines_contact_force_and_moment() -> None:
     lever = (force * grid[..., 0]).sum(axis=(1, 2)) * calibration
     # the solver supports a block on its four corners, the pad everywhere: mean x^2 is a third of the corners'
     np.testing.assert_allclose(3.0 * lever[4:], ctrl[4:, 1].numpy(), rtol=0.05)
+
+
+HOLD = """
+<mujoco>
+  <option timestep="0.001" gravity="0 0 0"/>
+  <worldbody>
+    <body name="pad" pos="0.3 0 0.02" euler="0 0 30">
+      <geom name="skin" type="box" size="0.05 0.05 0.01" pos="0 0 .01"/>
+    </body>
+    <body name="block" pos="0.3 0 0.06">
+      <joint name="along" type="slide" axis="1 0 0"/>
+      <joint name="lift" type="slide" axis="0 0 1"/>
+      <joint name="tilt" type="hinge" axis="0 1 0"/>
+      <geom name="block" type="box" size="0.0312 0.0212 0.02" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="drag" joint="along"/><motor name="press" joint="lift"/><motor name="lean" joint="tilt"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def test_taxels_share_the_solvers_force_whatever_the_mass() -> None:
+    """Blocks of 0.05 to 1 kg at rest under the same load: force and moment follow from the balance of the block.
+
+    The last block is lifted off. MuJoCo's contact is stiffer for a heavier block, so the forces of the model differ.
+    """
+    xs, ys = np.linspace(-0.04, 0.04, 17), np.linspace(-0.03, 0.03, 13)
+    grid = np.stack([*np.meshgrid(xs, ys, indexing="ij"), np.full((17, 13), 0.02)], axis=-1)
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(HOLD), num_envs=5)
+    mass = np.array([0.05, 0.2, 0.8, 1.0, 1.0])
+    for field in ("body_mass", "body_inertia"):
+        values = engine.batch.expand(field)
+        values[:, 2] = (values[:, 2].T * mass).T
+    engine.batch.set_const()
+    skin = sn.KinematicTactileSensorCfg(
+        name="skin", link_name="pad", probe_local_pos=grid, probe_radius=2e-3, solver_force=True
+    )
+    on_geom = skin.replace(name="geom", link_name=None, geom="skin", on_link=True, probe_local_pos=grid - [0, 0, 0.01])
+    cfgs = [skin, on_geom, skin.replace(name="noisy", probe_radius_noise=1e-3)]
+    cfgs.append(skin.replace(name="model", solver_force=False))
+    scene = sn.Scene(engine, [*cfgs, sn.ContactForceCfg(name="contact", body="pad")])
+    ctrl = torch.tensor([[1.0, -4.0, 0.0]] * 3 + [[1.0, -4.0, 0.03], [0.0, 4.0, 0.0]])
+    for _ in range(20):
+        scene.step(ctrl, substeps=100)
+    force, torque = (numpy(each).reshape(5, -1, 3) for each in (scene["skin"].data.force, scene["skin"].data.torque))
+    total = Rotation.from_euler("z", 30, degrees=True).apply(force.sum(axis=1))
+    np.testing.assert_allclose(total[:4], [[-1.0, 0.0, 4.0]] * 4, atol=2e-3)  # of the skin on the block
+    np.testing.assert_allclose(force.sum(axis=1), -numpy(scene["contact"].data), atol=1e-6, rtol=1e-6)
+    hinge = np.zeros((4, 3))  # its place from the pad's origin
+    hinge[:, [0, 2]] = engine.qpos[:4, :2].numpy()
+    hinge[:, 2] += 0.04
+    moment = Rotation.from_euler("z", 30, degrees=True).apply(torque.sum(axis=1)[:4]) - np.cross(hinge, total[:4])
+    np.testing.assert_allclose(moment[:, 1], -ctrl[:4, 2].numpy(), atol=2e-4)  # about the hinge, against the lean
+    assert not force[4].any() and not torque[4].any()
+    pressed = force[:4] @ [0.0, 0.0, 1.0] > 0.0
+    assert (pressed.sum(axis=1) > 100).all() and (
+        pressed == (numpy(scene["model"].data.force)[:4, ..., 2] > 0).reshape(4, -1)
+    ).all()
+    modelled = numpy(scene["model"].data.force).sum(axis=(1, 2))[:3, 2]
+    assert modelled[0] > 1.1 * modelled[2]  # the model alone reads the mass
+    np.testing.assert_allclose(numpy(scene["geom"].data.force).reshape(5, -1, 3), -force, atol=1e-6)
+    noisy = numpy(scene["noisy"].data.force).reshape(5, -1, 3)
+    assert np.abs(noisy - force).max() > 1e-4
+    np.testing.assert_allclose(noisy.sum(axis=1), force.sum(axis=1), atol=1e-5)
+
+
+def test_contract_holds_for_the_solvers_force() -> None:
+    def held(num_envs: int) -> sn.MujocoEngine:
+        engine = sn.MujocoEngine(mujoco.MjSpec.from_string(HOLD), num_envs=num_envs)
+        engine.ctrl[:] = torch.tensor([1.0, -4.0, 0.02])
+        return engine
+
+    cfg = sn.KinematicTactileSensorCfg(link_name="pad", probe_local_pos=((0.0, 0.0, 0.02), (0.02, 0.0, 0.02)),
+                                       solver_force=True)  # fmt: skip
+    check_sensor(cfg, held)
 
 
 BALL_PRESS = """

@@ -125,8 +125,9 @@ def test_closed_client_is_released_without_warning(transport: str) -> None:
 def test_a_sensor_keeps_its_client(transport: str) -> None:
     """The sensor answers requests, can be listened to and stopped; afterwards the client ends."""
     with opener(transport) as (opened, _), without_collection():
-        sensor = opened().sensors["gauge"]
-        mine = weakref.ref(sensor._client)
+        client = opened()
+        sensor, mine = client.sensors["gauge"], weakref.ref(client)
+        del client
         got: list[int] = []
         sensor.listen(lambda data: got.append(data.frame), policy="lossless")
         client = mine()

@@ -119,7 +119,7 @@ def test_listener_exception_is_reported_with_the_sensors_name(
     assert np.diff(seen).tolist() == [1] * (len(seen) - 1)
     assert client.callbacks.errors.count == len(seen)
     assert sum("'gauge'" in record.getMessage() for record in caplog.records) >= 40
-    with pytest.raises(StreamError, match=r"'gauge' raised KeyError: .*at frame \d+.*more\)") as caught:
+    with pytest.raises(StreamError, match=r"'gauge': listener .* raised KeyError: .*at frame \d+.*more\)") as caught:
         client.check()
     assert isinstance(caught.value.__cause__, KeyError) and "at frame" in str(caught.value.__cause__)
     assert client.errors == []
@@ -131,7 +131,7 @@ def test_listener_error_is_raised_on_leaving_the_connection(server: sn.Server) -
     def broken(data: Any) -> None:
         raise RuntimeError("nobody looks at this")
 
-    with pytest.raises(StreamError, match="'gauge' raised RuntimeError: nobody looks"):
+    with pytest.raises(StreamError, match=r"'gauge': listener .* raised RuntimeError: nobody looks"):
         with sn.connect(server.address) as client:
             client.sensors["gauge"].listen(broken)
             until(lambda: client.callbacks.errors.count)
@@ -159,7 +159,7 @@ def test_wrong_options_are_refused_before_listening_starts(server: sn.Server, cl
 def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn.Client) -> None:
     """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, nothing is left."""
     with sn.connect(server.address) as second:
-        sensors = [each.sensors[name] for each in (client, second) for name in ("gauge", "world")]
+        sensors = [(each, each.sensors[name]) for each in (client, second) for name in ("gauge", "world")]
         before = held()
         wrong: list[str] = []
         called = [0]
@@ -167,7 +167,7 @@ def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn
         def work(seed: int) -> None:
             random = np.random.default_rng(seed)
             for _ in range(150):
-                sensor = sensors[int(random.integers(4))]
+                owner, sensor = sensors[int(random.integers(4))]
                 if random.random() < 0.5:
                     sensor.listen(lambda data: called.__setitem__(0, called[0] + 1),
                                   policy=str(random.choice(["latest", "lossless"])))  # fmt: skip
@@ -178,7 +178,7 @@ def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn
                         if over.is_set():
                             wrong.append(f"thread {own}: called after stop")
 
-                    subscription = sensor._client.subscribe(sensor.name, take)
+                    subscription = owner.subscribe(sensor.name, take)
                     subscription.stop()
                     over.set()
                 else:
@@ -190,13 +190,13 @@ def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn
         for thread in threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
-        for sensor in sensors:
+        for _, sensor in sensors:
             sensor.stop()
         assert not wrong
         until(lambda: server.counts.subscriptions == 0, "the end of all subscriptions")
         after = held()
         assert after["fds"] <= before["fds"] + 2 and after["threads"] <= before["threads"] + 8
-        for sensor in sensors:
+        for _, sensor in sensors:
             count = called[0]
             sensor.listen(lambda data: called.__setitem__(0, called[0] + 1))
             until(lambda count=count: called[0] > count)

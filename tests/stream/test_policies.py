@@ -13,8 +13,7 @@ import pytest
 from streaming import DT, PATIENCE, Child, Gauge, Nursery, build, held, serving, until
 
 import sensorium as sn
-from sensorium.client.checks import ListenOptions
-from sensorium.client.subscription import Subscription
+from sensorium.client import subscription as subscriptions
 from sensorium.wire.data import LostEvents
 
 HZ = 60.0
@@ -95,6 +94,7 @@ def test_slow_lossless_listener_of_a_free_simulation_ends_with_a_reason() -> Non
 
 def test_listener_restarted_after_being_too_slow_receives_data() -> None:
     """The ended subscription has no further effect."""
+    notes: list[str] = []
     with serving(step=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
         for _ in range(3):
             gate, got = threading.Event(), []
@@ -109,14 +109,14 @@ def test_listener_restarted_after_being_too_slow_receives_data() -> None:
                 until(lambda: server.counts.subscriptions == 0)
                 gate.set()
                 until(lambda: client.sensors["sheet"].why_ended)
-                until(lambda: client.notes)
-            client._session.notes.clear()
+                until(lambda notes=notes: len(client.notes) > len(notes))
+            notes = client.notes
         got = []
         client.sensors["sheet"].listen(lambda data: got.append(data.frame))
         until(lambda got=got: len(got) > 20)
 
 
-def test_lost_events_are_counted_in_a_record_at_their_position() -> None:
+def test_lost_events_are_counted_in_a_record_at_their_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """Received and lost events add up to all sent events, in order; the record precedes the next event."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         ticker = client.spawn("sensor.other.test_ticker", name="ticker")
@@ -138,16 +138,16 @@ def test_lost_events_are_counted_in_a_record_at_their_position() -> None:
                 got.append(("event", int(data[0]) * 50 + int(data[1])))
             gate.wait(PATIENCE)
 
-        subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=10))
-        subscription._window = 4
-        client._session.begin(subscription)
+        monkeypatch.setattr(subscriptions, "WINDOW_SMALL", 4)
+        subscription = client.subscribe("ticker", take, queue=10)
         first = client.step() * 50
         for _ in range(12):
             gate.clear()
             for _ in range(3):
                 client.step()
+            known = len(got)
             gate.set()
-            subscription._queue.wait(PATIENCE)
+            until(lambda known=known: len(got) > known + 10)
         until(lambda: ("event", client.step() * 50) in got, "an event after the last lost ones")
         subscription.stop()
         assert subscription.stats.lost == sum(n for what, n in got if what == "lost") > 100

@@ -99,6 +99,7 @@ def test_client_can_destroy_only_its_own_sensors(server: Child) -> None:
         owner.step()
         until(lambda: got)
         mine.destroy()
+        mine.destroy()
         with pytest.raises(StreamError):
             owner.destroy("mine")
 
@@ -123,7 +124,10 @@ def test_failed_spawn_leaves_nothing(server: Child) -> None:
 
 
 def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -> None:
-    """Sensors of all three kinds return under their names; no data of the first server follow those of the second."""
+    """Sensors of all three kinds return under their names; no data of the first server follow those of the second.
+
+    The first step after the connection has the data of all of them, in listeners and in a `FrameSync`.
+    """
     first = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     address = first.address
     got: dict[str, list[Any]] = {}
@@ -137,17 +141,23 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
                 sensor.listen(
                     lambda data, kept=kept: kept.append(getattr(data, "frame", data)), **how.get("lossless", {})
                 )
+            sync = sn.client.FrameSync(client, [name for name in client.sensors if name in got])
             for _ in range(5):
                 client.step()
             until(lambda: all(each and each[-1] == 5 for each in got.values()))
+            assert None not in sync.get(5, timeout=PATIENCE).values()
         first.close()
+        with pytest.raises(StreamError, match=r"within 0\.05 s"):
+            client.step(timeout=0.05)
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
-            until(lambda: client.is_connected and set(got) <= set(client.streams))
-            until(lambda: second.counts.subscriptions == 3)  # of two sensors and of "world"
+            client.wait_connected(PATIENCE)
             frames = [client.step() for _ in range(3)]
             until(lambda: all(each[-1] == frames[-1] for each in got.values()))
             for kept in got.values():
                 assert [frame for frame in kept if frame == 0 or frame in frames][-3:] == frames
+            for frame in frames:
+                assert None not in sync.get(frame, timeout=PATIENCE).values()
+            sync.close()
             assert not [name for name in client.streams if name not in {*got, "gauge", "world"}]
     assert not client.is_connected
 

@@ -13,7 +13,6 @@ from streaming import DT, PATIENCE, GaugeCfg, build, running, serving, until
 
 import sensorium as sn
 from sensorium.client import subscription as subscriptions
-from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
@@ -136,47 +135,40 @@ def test_unknown_data_type_ends_listening_with_a_fix(
 # Failed starts of listeners -------------------------------------------------------------------------------------------
 
 
-def test_failed_listener_is_not_restored_on_reconnection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exception of its start reaches the caller, and the client continues with the others."""
-    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
-        got: list[int] = []
-        client.sensors["gauge"].listen(lambda data: got.append(data.frame))
+def test_listener_that_cannot_start_or_resume_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller gets the exception of the start, and it is not restored; that of a restart becomes the reason."""
+    first = sn.serve(build(**SMALL), "tcp://127.0.0.1:0", lockstep=True)
+    got: list[int] = []
+    begin = Subscription.begin
 
-        def fail(self: Subscription, info: StreamInfo, number: int) -> None:
+    def fail(self: Subscription, info: StreamInfo, number: int) -> None:
+        if self.name == "world":
             raise OverflowError("a number that is too large")
+        begin(self, info, number)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Subscription, "begin", fail)
-            with pytest.raises(OverflowError, match="too large"):
-                client.sensors["world"].listen(lambda data: None)
-        assert len(client._session.subscribers) == 1 and not client.sensors["world"].is_listening
-        server._table.send_to_all(server._access._catalogue())  # as on a new connection
-        last = client.step()
-        until(lambda: got[-1:] == [last])
-        assert server.counts.subscriptions == 1 and client.is_connected
-
-
-def test_listener_that_cannot_resume_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener gets the reason; the connection's thread and all other listeners continue."""
-    with serving(lockstep=True, world=SMALL) as server, sn.connect(server.address, timeout=PATIENCE) as client:
-        got: list[int] = []
-        client.sensors["world"].listen(lambda data: None)
-        client.sensors["gauge"].listen(lambda data: got.append(data.frame))
-        begin = Subscription.begin
-
-        def fail(self: Subscription, info: StreamInfo, number: int) -> None:
-            if self.name == "world":
-                raise OverflowError("a number that is too large")
-            begin(self, info, number)
-
+    with sn.connect(first.address, timeout=PATIENCE) as client:
+        world = client.sensors["world"]
+        with running(first):
+            client.sensors["gauge"].listen(lambda data: got.append(data.frame))
+            with monkeypatch.context() as patch, pytest.raises(OverflowError, match="too large"):
+                patch.setattr(Subscription, "begin", fail)
+                world.listen(lambda data: None)
+            assert not world.is_listening
+            world.listen(lambda data: None)
+            client.step()
+        first.close()
         monkeypatch.setattr(Subscription, "begin", fail)
         reason = "listening again failed: OverflowError: a number that is too large"
-        with pytest.warns(sn.SensoriumWarning, match=reason):
-            client._session._process_catalogue(server._access._catalogue())  # as on a new connection
+        with (
+            pytest.warns(sn.SensoriumWarning, match=reason),
+            sn.serve(build(**SMALL), first.address, lockstep=True) as second,
+            running(second),
+        ):
             until(lambda: client.notes)
-        assert client.sensors["world"].why_ended == reason
-        last = client.step()
-        until(lambda: got[-1:] == [last])
+            last = client.step()
+            until(lambda: got[-1:] == [last])
+            assert second.counts.subscriptions == 1
+        assert world.why_ended == reason and client.notes == [f"listening to 'world' ended: {reason}"]
 
 
 # Restarted servers ----------------------------------------------------------------------------------------------------
@@ -232,7 +224,7 @@ def test_listener_of_a_removed_environment_ends_with_that_reason() -> None:
         with pytest.warns(sn.SensoriumWarning, match=reason):
             with sn.serve(build(1, columns=0), first.address, lockstep=True) as second, running(second):
                 until(lambda: client.notes)
-        assert sensor.why_ended == reason and not client._session.subscribers
+        assert sensor.why_ended == reason and not sensor.is_listening
 
 
 # Counters -------------------------------------------------------------------------------------------------------------
@@ -295,7 +287,9 @@ def test_bundle_that_is_longer_than_a_small_message_arrives(
     assert set(counts) == {frame}
 
 
-def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Server, sn.Client]) -> None:
+def test_record_of_lost_events_is_not_counted_as_a_sample(
+    lockstep: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Frame, age and latency stay those of the last received event."""
     _, client = lockstep
     ticker = client.blueprints.find("sensor.other.test_ticker")
@@ -308,9 +302,8 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
             seen.append((data.events_lost, subscription.stats))
         gate.wait(PATIENCE)
 
-    subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=2))
-    subscription._window = 2
-    client._session.begin(subscription)
+    monkeypatch.setattr(subscriptions, "WINDOW_SMALL", 2)
+    subscription = client.subscribe("ticker", take, queue=2)
     frames = [client.step() for _ in range(5)]
     gate.set()
     until(lambda: client.step() and seen)

@@ -294,7 +294,7 @@ def test_an_error_in_a_function_on_ticks_names_the_function(client: sn.Client) -
     until(lambda: client.callbacks.errors.count)
     listener.stop()
     error = client.errors[0]
-    assert error.sensor == "world" and error.callback == repr(follow_the_body) and "lost it" in str(error)
+    assert error.sensor == "world" and error.where == f"listener {follow_the_body!r}" and "lost it" in str(error)
 
 
 def test_sensor_information_of_a_reading_is_immutable(client: sn.Client) -> None:

@@ -313,6 +313,33 @@ def test_labels_of_mounts_joints_and_axes() -> None:
         assert labels_of(info, {"axes": ["env", *axes], "shape": list(shape)}) == expected
 
 
+def test_units_of_elements_and_levels_of_images() -> None:
+    """Positions of receivers have degrees and metres, and images of integers an error in levels."""
+    place = sn.FieldSpec("lla", ("mount", "lla"), (5, 3), "float64", "deg, deg, m", "WGS84", "derived", "scalar")
+    image = sn.FieldSpec("rgb", ("row", "column", "rgb"), (8, 9, 3), "uint8", "1", "", "derived", "image")
+    ids = replace(image, name="ids", kind="id")
+    recorder, rng = NpzRecorder(), np.random.default_rng(0)
+    truth = rng.integers(3, 250, (6, 1, 8, 9, 3)).astype(np.uint8)
+    seen = (truth + rng.integers(-3, 6, truth.shape)).astype(np.uint8)
+    for tick in range(6):
+        meta = {"capture_tick": np.array([tick]), "valid": np.array([True]), "is_new": np.array([True]),
+                "frame": np.array([tick])}  # fmt: skip
+        true = {"lla": np.zeros((1, 5, 3)), "rgb": truth[tick], "ids": truth[tick]}
+        measured = {"lla": np.full((1, 5, 3), [[1.0, 2.0, 3.0]]), "rgb": seen[tick], "ids": seen[tick]}
+        recorder.add(sn.Reading("e", "gnss", (place, image, ids), np.arange(1), tick, float(tick), measured, true,
+                                meta, _dt=1.0))  # fmt: skip
+    fields = [each.to_dict() for each in (place, image, ids)]
+    made = recorder.recording({"dt": 1.0, "sensors": {"e": {"fields": fields}}})["e"]
+    found = errors_of(made, fields[0], 0)
+    assert [each.unit for each in found] == ["deg", "deg", "m"] * 5 and [each.mean for each in found[:3]] == [1, 2, 3]
+    exact = replace(made, measured=made.truth)
+    assert [(each.label, each.unit) for each in errors_of(exact, fields[0], 0)] == [("", "deg, deg, m")]
+    (levels,), (differ,) = (errors_of(made, each, 0) for each in fields[1:])
+    errors = seen.astype(float) - truth
+    assert levels.unit == "levels" and levels.largest == 5.0 and differ.unit == "differ"
+    assert (levels.mean, levels.sd) == (pytest.approx(errors.mean()), pytest.approx(errors.std()))
+
+
 # Pages ----------------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +353,8 @@ def test_a_page_needs_no_other_file(recording: Recording, tmp_path: Path) -> Non
         'base64,[^"]*', "", text
     )
     assert text.count("<table>") == 3 and "Allan deviation" in text
+    assert all(len(set(table.headings)) == len(table.headings) for table in report.tables)
+    assert text.count("<section>") == text.count("</section>") == 3 and "section { break-before: page }" in text
 
 
 def test_sensors_that_never_arrived_or_have_few_samples(recording: Recording, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
             raise bad(f"width, height: at most {MAX_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
         if sum(isinstance(stage, ImageSensor) for stage in self.stages) > 1:
             raise bad("stages: at most one ImageSensor", "It is the whole path of the light through the camera.")
-        self.refuse_idle_knobs("no distance and no color is in data_types", *DISTANCES, LINEAR)
+        self.refuse_idle_knobs("no distance and no linear_rgb is in data_types", *DISTANCES, LINEAR)
         return self
 
     @property

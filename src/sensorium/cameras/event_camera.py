@@ -39,6 +39,7 @@ from sensorium.compute import recorded
 from sensorium.errors import ConfigError
 from sensorium.measurement.draws import stream_of
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import one_place
 from sensorium.random import normal_table
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.parts import declared_fields
@@ -124,12 +125,7 @@ class EventCameraCfg(CameraCfg):
             raise bad("no stages", "Stages act on values, not on events: use the camera's own amounts.")
         return value
 
-    @field_validator("sites", "bodies", "geoms", "joints", "cameras", "link_names")
-    @classmethod
-    def _one_place(cls, value: Any) -> Any:
-        if value is not None:
-            raise bad("one mount", "Add one sensor for each mount.")
-        return value
+    _one_place = field_validator("sites", "bodies", "geoms", "joints", "cameras", "link_names")(one_place)
 
 
 class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):

@@ -119,7 +119,9 @@ class FocalLensCfg(LensCfg):
         """Return the lens of an intrinsic matrix.
 
         Args:
-            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
+            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels. The centre
+                of the first pixel is at (0.5, 0.5). For OpenCV, ROS and Kalibr it is at (0, 0): add 0.5 to their cx
+                and cy.
             width: number of columns.
             height: number of rows.
 
@@ -134,6 +136,37 @@ class FocalLensCfg(LensCfg):
         given = {name: getattr(self, name) for name in self.model_fields_set & {*FocalLensCfg.model_fields}
                  if getattr(self, name) is not None}  # fmt: skip
         return PinholeCameraPatternCfg(width=width, height=height, **given)
+
+
+class DistortedLensCfg(FocalLensCfg):
+    """Lens with a focal length and coefficients of a distortion."""
+
+    coefficient_fields: ClassVar[tuple[str, ...]]
+    """Fields of the coefficients in the order of OpenCV, ROS and Kalibr."""
+
+    @classmethod
+    def from_intrinsic_matrix(
+        cls, intrinsic_matrix: ArrayLike, width: int, height: int, distortion: ArrayLike = ()
+    ) -> Self:
+        """Return the lens of an intrinsic matrix and of coefficients of distortion.
+
+        Args:
+            intrinsic_matrix: the matrix, as of `PinholeLensCfg`.
+            width: number of columns.
+            height: number of rows.
+            distortion: coefficients in the order of OpenCV, such as (k1, k2, p1, p2, k3) for `BrownConradyLensCfg`;
+                missing ones are 0.
+
+        Raises:
+            ConfigError: the matrix is invalid, or the lens has no such coefficient.
+        """
+        values = np.ravel(np.asarray(distortion, np.float64)).tolist()
+        known = cls.coefficient_fields
+        if any(values[len(known) :]):
+            expected = f"at most {len(known)} coefficients: {', '.join(known)}"
+            raise ConfigError.single(cls.__name__, "distortion", values, expected, "Use a lens that has them.")
+        lens = super().from_intrinsic_matrix(intrinsic_matrix, width, height)
+        return lens.replace(**dict(zip(known, values, strict=False)))
 
 
 class PinholeLensCfg(FocalLensCfg):
@@ -178,7 +211,7 @@ class OrthographicLensCfg(LensCfg):
         return torch.where(points[..., 2:] >= 0.0, points[..., :2], float("nan"))
 
 
-class BrownConradyLensCfg(FocalLensCfg):
+class BrownConradyLensCfg(DistortedLensCfg):
     """Lens with radial and tangential distortion: ``plumb_bob`` and ``rational_polynomial`` of OpenCV and ROS.
 
     With (x, y) the tangents of a direction and r their length,
@@ -188,6 +221,8 @@ class BrownConradyLensCfg(FocalLensCfg):
 
     Sources: D. C. Brown, "Decentering distortion of lenses", Photogrammetric Engineering 32 (1966); OpenCV, calib3d.
     """
+
+    coefficient_fields = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
 
     k1: Finite = 0.0
     """Radial coefficient of r^2."""
@@ -209,8 +244,7 @@ class BrownConradyLensCfg(FocalLensCfg):
     @property
     def formula(self) -> tuple[int, tuple[float, ...], float]:
         """Number, coefficients and edge of the projection."""
-        coefficients = (self.k1, self.k2, self.p1, self.p2, self.k3, self.k4, self.k5, self.k6)
-        return project.BROWN_CONRADY, coefficients, 0.0
+        return project.BROWN_CONRADY, tuple(getattr(self, name) for name in self.coefficient_fields), 0.0
 
     def unproject(self, plane: Tensor) -> Tensor:
         """Return unit directions, float64 `[..., 3]`; 0 beyond a fold."""
@@ -329,7 +363,7 @@ class _FisheyeLensCfg(LensCfg):
         return is_beyond
 
 
-class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
+class KannalaBrandtLensCfg(_FisheyeLensCfg, DistortedLensCfg):
     """Fisheye lens, the model ``fisheye`` of OpenCV and ``equidistant`` of ROS and Kalibr.
 
     With t the angle to the axis, the radius is t (1 + k1 t^2 + k2 t^4 + k3 t^6 + k4 t^8).
@@ -337,6 +371,8 @@ class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
     Source: J. Kannala and S. Brandt, "A generic camera model and calibration method for conventional, wide-angle, and
     fish-eye lenses", IEEE TPAMI 28 (2006).
     """
+
+    coefficient_fields = ("k1", "k2", "k3", "k4")
 
     k1: Finite = 0.0
     """Coefficient of t^3."""

@@ -38,6 +38,7 @@ COMMANDS = {
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",
+    "ros2": "sensorium.cli.ros2:Ros2",
     "explain": "sensorium.cli.explain:Explain",
     "list": "sensorium.cli.listing:List",
     "new-sensor": "sensorium.cli.new_sensor:NewSensor",

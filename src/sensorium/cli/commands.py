@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import Positional, arg
 
@@ -78,8 +78,38 @@ class Demo:
         return run.run(discover=True)
 
 
+def ticks_left(scene: Scene) -> int:
+    """Return the number of steps up to the end of the trajectory of a scene."""
+    return cast("TrajectoryEngine", scene.engine).ticks_left
+
+
+@dataclass(kw_only=True)
+class Driven:
+    """Options of a command that can move a body along a trajectory instead of simulating a model."""
+
+    trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
+    """Path of the body instead of physics: a file of TUM, EuRoC or KITTI, a CSV file with a header, or a bundled path
+    through the hall. In the rig, the body's name is "body"."""
+    rate: Annotated[float | None, unset("HZ", "")] = None
+    """Poses per second of a trajectory in a KITTI file, which has no times."""
+    times: Annotated[str | None, unset("FILE", "times.txt beside it")] = None
+    """Times of the poses in a KITTI file, one per line, s."""
+    drop_repeated: bool = False
+    """Keep only the first of adjacent poses of a trajectory with equal times."""
+    max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
+    """Longest time between two poses of a trajectory, s; a file with a longer gap is refused."""
+    world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
+    """World around a trajectory: a mesh (OBJ, STL, PLY, GLB, glTF; pip install 'sensorium[mesh]'), an MJCF or URDF file
+    without joints, or the bundled hall."""
+
+    @property
+    def path(self) -> dict[str, Any]:
+        """The options, to construct another command with them."""
+        return {each.name: getattr(self, each.name) for each in fields(Driven)}
+
+
 @dataclass
-class Run:
+class Run(Driven):
     """Simulate any MJCF or URDF model, or move along a trajectory, with the sensors of a rig file.
 
     Writes OUT/readings.npz (true and measured values, capture times, specs), one picture per kind of sensor, e.g.
@@ -98,6 +128,7 @@ class Run:
       sensorium run robot.xml --rig rig.toml --envs 64 --record run.mcap --ros2 --record-envs 0,3
       sensorium run --trajectory path.tum --world hall.obj --rig rig.toml
       sensorium run --trajectory drone --world hall --rig rig.toml
+      sensorium run --trajectory poses/00.txt --rate 10 --rig rig.toml
 
     """
 
@@ -109,20 +140,20 @@ class Run:
     """Number of environments, each with its own noise."""
     seconds: Annotated[float | None, unset("S", "2, with --trajectory its duration")] = None
     """Simulated time, s."""
-    trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
-    """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
-    rig, the body's name is "body"."""
-    max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
-    """Longest time between two poses of a trajectory, s; a file with a longer gap is refused."""
-    world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
-    """World around a trajectory: a mesh (OBJ, STL, PLY, GLB, glTF; pip install 'sensorium[mesh]'), an MJCF or URDF file
-    without joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
     """Folder for the results; created if missing, existing files are replaced. Not used with --record."""
     record: Annotated[Path | None, unset("FILE.mcap", "none")] = None
     """MCAP file to record in (pip install 'sensorium[record]')."""
     ros2: bool = False
     """With --record: write standard ROS 2 messages too, one per environment and sample."""
+    ros2_only: bool = False
+    """With --record: write ROS 2 messages and nothing else, as a bag."""
+    truth: bool = True
+    """With --record: write true values and poses; --no-truth omits them."""
+    states: bool = False
+    """With --record: write the true states of sensors, such as biases and walks, as the sensors NAME.states."""
+    images: Literal["raw", "png", "jpeg"] = "raw"
+    """With --ros2 or --ros2-only: images of 8 bits in ROS 2 messages, raw or compressed."""
     record_envs: Annotated[str, unset("K,K,...", "all")] = ""
     """With --record: only these environments, e.g. 0,3."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -158,7 +189,9 @@ class Run:
             scene, presets, control, every = self.built(drive, self._prepare, discover=discover)
         title, ticks = self.title, max(1, round(seconds / scene.engine.dt))
         if self.record is not None:
-            with recording(scene, self.record, envs, self.ros2, self.rig) as recorder:
+            ros2: Any = "only" if self.ros2_only else self.ros2
+            options = {"ros2": ros2, "truth": self.truth, "states": self.states, "images": self.images}
+            with recording(scene, self.record, envs, self.rig, options) as recorder:
                 completed = simulate(scene, control, every, ticks)
             finish(scene, recorder, self.out, presets, title)
             return INTERRUPTED if not completed else 1 if recorder.failed else 0
@@ -211,7 +244,7 @@ class Run:
         start()
         scene = self.scene(drive, sensors, discover=discover)
         if drive is not None:
-            return scene, presets, (lambda scene, time: None), cast("TrajectoryEngine", scene.engine).ticks_left
+            return scene, presets, (lambda scene, time: None), ticks_left(scene)
         control, every = NAMED(control_for)(self.control, scene, robot=robot)
         return scene, presets, NAMED(control), every
 
@@ -282,9 +315,11 @@ class Run:
         if self.record is not None and self.record.suffix.lower() == ".npz":  # which no command reads as an MCAP file
             fix = "Without --record, sensorium run writes OUT/readings.npz."
             raise UsageError.of("--record", str(self.record), "the name of an MCAP file, such as run.mcap", fix)
-        for option, given in (("--ros2", self.ros2), ("--record-envs", self.record_envs)):
-            if given and self.record is None:
-                raise UsageError.of(option, str(given), f"{option} only with --record", "Add --record FILE.mcap.")
+        given = {"--ros2": self.ros2, "--ros2-only": self.ros2_only, "--no-truth": not self.truth,
+                 "--states": self.states, "--record-envs": self.record_envs}  # fmt: skip
+        for option, value in given.items():
+            if value and self.record is None:
+                raise UsageError.of(option, str(value), f"{option} only with --record", "Add --record FILE.mcap.")
         try:
             envs = [int(each) for each in self.record_envs.split(",")] if self.record_envs else None
         except ValueError:
@@ -301,12 +336,12 @@ class Run:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
         if self.trajectory is None:
-            if self.world is not None:
-                raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
-            if self.max_gap is not None:
-                raise UsageError.of("--max-gap", self.max_gap, "a gap only with --trajectory", "Add --trajectory FILE.")
+            for name, given in self.path.items():
+                if given not in (None, False):
+                    option = f"--{name.replace('_', '-')}"
+                    raise UsageError.of(option, given, f"{option} only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
-                fix = "Give for example robot.xml, or --trajectory path.tum. See sensorium run --help."
+                fix = "Give for example robot.xml, or --trajectory path.tum. See --help."
                 raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
@@ -314,7 +349,8 @@ class Run:
         for option, given in others.items():
             if given:
                 raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
-        return drive_of(self.trajectory, self.world, self.max_gap)
+        reading = {"rate_hz": self.rate, "times": self.times, "drop_repeated": self.drop_repeated}
+        return drive_of(self.trajectory, self.world, max_gap=self.max_gap, **reading)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -15,7 +15,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import RIG, unset
-from sensorium.cli.commands import Run
+from sensorium.cli.commands import Driven, Run
 from sensorium.cli.messages import busy, stderr, stdout
 from sensorium.jobs.models import EngineName
 
@@ -33,7 +33,7 @@ ROUNDS = 5
 
 
 @dataclass
-class Explain:
+class Explain(Driven):
     """Explain a rig file on a model or a trajectory, without simulating.
 
     For each sensor: the elements its selector resolved to; shape, unit and frame of every field; its memory; its
@@ -51,12 +51,6 @@ class Explain:
     """Rig file: the sensors, as TOML; see `sensorium run --help`."""
     model: Annotated[Positional[Path | None], unset("[MODEL]", "")] = None
     """MJCF or URDF file; omit it with --trajectory."""
-    trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
-    """Path of the body instead of physics; see `sensorium run --help`."""
-    world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
-    """World around a trajectory; see `sensorium run --help`."""
-    max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
-    """Longest time between two poses of a trajectory, s; see `sensorium run --help`."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments; memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -74,10 +68,7 @@ class Explain:
         from sensorium.cli.simulation import check_device
         from sensorium.jobs.rig import load_semantics
 
-        run = Run(
-            self.model, self.rig, self.envs, trajectory=self.trajectory, world=self.world, max_gap=self.max_gap,
-            engine=self.engine, device=self.device,
-        )  # fmt: skip
+        run = Run(self.model, self.rig, self.envs, engine=self.engine, device=self.device, **self.path)
         drive = run.drive()
         check_device_name(self.device)
         with busy("loading"):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "rosbag2"]
 HOLDS = {
-    "euroc": "measured values of IMUs and cameras, and the true poses of one sensor",
+    "euroc": "measured values of IMUs and cameras, and the true poses, velocities and biases of one sensor",
     "tum": "the true poses of sensors",
-    "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
+    "kitti": "the measured scans of one lidar with its poses, images of 8 bits, and true values of GNSS and IMU",
 }
 """Format -> its content; tables hold all values, and rosbag2 all values for which a message exists."""
 TABLES = ("csv", "npz", "parquet")
@@ -45,9 +45,11 @@ class Export:
     SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
     units, frames, configs, marks, and the date of time 0 (start_ns) of a trajectory or a bag.
 
-    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses.
+    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses;
+    with its velocities and biases if the recording has states (sensorium run --states).
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
-    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
+    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras, the
+    firing times of points (point_times), and the true values of the first GNSS receiver and IMU (oxts).
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
     and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks. --feature, --fps and
     --video are for this format.
@@ -148,11 +150,13 @@ class Export:
         Raises:
             ArgumentError: no sensor has poses.
         """
+        from sensorium.readings import STATES
         from sensorium.record.archive import stem_of
         from sensorium.record.export import write_tum
 
         failures: dict[str, ArgumentError] = {}
-        names = self.sensor or tuple(replay.description.sensors)
+        sensors = replay.description.sensors
+        names = self.sensor or tuple(name for name in sensors if sensors[name]["kind"] != STATES)
         for name in names:
             path = root / f"{stem_of(name)}.tum"
             try:
@@ -170,7 +174,8 @@ class Export:
         from sensorium.record.export.lerobot import ACTIONS, Vector, period_of
 
         about, is_bag = replay.description, replay.description.engine == "rosbag2"
-        names = [name for name in self.sensor or about.sensors if replay.counts[name]]
+        given = self.sensor or tuple(name for name in about.sensors if name not in self._frames(replay))
+        names = [name for name in given if replay.counts[name]]
         rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
         slowest = min(rates, key=lambda name: rates[name], default="")
         period = 1.0 / (rates[slowest] * about.dt) if slowest else 1.0
@@ -186,13 +191,20 @@ class Export:
             for constant, labels in each.get("constants", {}).items() if constant in ("joint_names", "actuator_names")
         }  # fmt: skip
         return write_lerobot(
-            (reading for reading in follow(self.sensor) if not is_bag or reading.valid[0]),
+            (reading for reading in follow(given) if not is_bag or reading.valid[0]),
             root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
             clock=slowest if is_bag and self.fps is None else "",  # messages of devices have no fixed period
             features=dict(map(Vector.parse, self.feature)), names=named, video=self.video,
         )  # fmt: skip
+
+    def _frames(self, replay: Replay) -> list[str]:
+        """Return the sensors with poses of frames that are not requested; a robot has many."""
+        return [
+            name for name, each in replay.description.sensors.items()
+            if each["kind"] == "tf_message" and not self.sensor and not any(name in text for text in self.feature)
+        ]  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:
         """Return one message for each part of the recording that the format does not hold."""
@@ -209,6 +221,8 @@ class Export:
             found.append(f"the date: times count from {replay.start_ns} ns; --format tum, euroc and rosbag2 add it")
         if self.format == "lerobot":
             found.append("the ground truth, and the times at which values arrived")
+            if frames := self._frames(replay):
+                found.append(f"poses of frames: {listed(frames, 8)}; add some with --sensor or --feature")
         if self.format not in LOGGED:
             parts = [*replay.logs, *(["marks"] if replay.marks else [])]
             if parts:

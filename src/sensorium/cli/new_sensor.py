@@ -83,8 +83,8 @@ class NewSensor:
 
     For example:
       sensorium new-sensor wind-speed
-      cd sensorium-wind-speed && python -m pytest
-      pip install -e . && sensorium list
+      cd sensorium-wind-speed && pip install -e '.[test]' && python -m pytest
+      sensorium list
 
     Without --full-control you implement only the truth (SimpleSensor.update_raw_data), and the standard chain derives
     the measured value. With it you compute both at once (Sensor.compute), for noise that affects the physics.
@@ -115,7 +115,7 @@ class NewSensor:
         ):  # fmt: skip
             console.print(f"  {path:<{len(names.package) + 16}}  {meaning}", markup=False)
         console.print("next:")
-        for line in (f"cd {folder}", "python -m pytest", "pip install -e .", "sensorium list"):
+        for line in (f"cd {folder}", "pip install -e '.[test]'", "python -m pytest", "sensorium list"):
             console.print(f"  {line}", markup=False)
         return 0
 

@@ -120,7 +120,8 @@ class Report:
         from sensorium.view.report import facts_of, report_of, write_report
 
         recording, env, resets = loaded(self.file, self.sensor, self.env, self.start, self.end)
-        report = report_of(recording, env, resets)
+        with progress("analysing", len(recording)) as shown:
+            report = report_of(recording, env, resets, shown)
         console = stdout()
         for line in (f"{self.file}", *facts_of(report)):
             console.print(line, style="bold", markup=False, soft_wrap=True)
@@ -130,8 +131,8 @@ class Report:
         for text in report.notes:
             note(text)
         if self.to is not None:
-            with UsageError.writing("--to", self.to, "file"):
-                write_report(report, self.to, f"Report of {self.file}")
+            with UsageError.writing("--to", self.to, "file"), progress("drawing", len(recording)) as shown:
+                write_report(report, self.to, f"Report of {self.file}", shown)
             console.print(f"wrote {self.to}", markup=False, soft_wrap=True)
         return 0
 

@@ -19,7 +19,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import RIG, unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
-from sensorium.cli.commands import INTERRUPTED, NAMED, Run
+from sensorium.cli.commands import INTERRUPTED, NAMED, Driven, Run, ticks_left
 from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
 from sensorium.cli.signals import ending
 from sensorium.demo import robots
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from sensorium.engines.base import Engine
+    from sensorium.jobs.drives import Drive
     from sensorium.scene import Scene
     from sensorium.stream.server import Server
 
@@ -53,8 +54,8 @@ RESERVED = ("contact",)
 
 
 @dataclass
-class Serve:
-    """Simulate a robot and serve its sensors to other processes.
+class Serve(Driven):
+    """Simulate a robot, or move along a trajectory, and serve its sensors to other processes.
 
     The first line on stdout is the address, "listening at tcp://127.0.0.1:7447"; then the served sensors are listed.
     Listen from another terminal with `sensorium listen ADDRESS`, or from Python with sensorium.connect(ADDRESS).
@@ -63,7 +64,8 @@ class Serve:
     stops the server.
 
     MODEL is an MJCF or URDF file, or a bundled robot: demo or arm. Bundled robots move until the server stops and need
-    no rig file. With --replay, the sensors of a recording are served instead of a simulation.
+    no rig file. With --replay, the sensors of a recording are served instead of a simulation. With --trajectory, a body
+    moves along a trajectory, and the server stops at its end.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
     are not options, because other users of the machine can see those.
@@ -75,11 +77,13 @@ class Serve:
       sensorium serve robot.xml --rig rig.toml --control my_gait:control --speed 0
       sensorium serve robot.xml --rig rig.toml --address tcp://127.0.0.1:0 --address ipc:///tmp/robot
       sensorium serve robot.xml --rig rig.toml --address tcp://0.0.0.0:7447 --keys server.keys
+      sensorium serve --trajectory drone --world hall --rig rig.toml
       sensorium serve --replay run.mcap
+      sensorium serve demo --foxglove
     """
 
     model: Annotated[Positional[str], unset("MODEL|demo|arm", "")] = ""
-    """MJCF or URDF file, demo or arm; omit it with --replay."""
+    """MJCF or URDF file, demo or arm; omit it with --replay or --trajectory."""
     replay: Annotated[Path | None, unset("FILE.mcap", "none")] = None
     """Recording to serve; it starts with the first subscription, and the server stops at its end."""
     rig: Annotated[Path | None, unset("RIG", "none"), RIG] = None
@@ -119,6 +123,11 @@ class Serve:
     """Maximum total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Maximum total memory of messages that are queued for clients or being sent to them."""
+    foxglove: bool = False
+    """Also serve the Foxglove app: images, clouds, transforms and values at ws://localhost:8765. This needs
+    foxglove-sdk (sensorium[foxglove]), and is open to all programs and web pages on this machine."""
+    foxglove_port: Annotated[int, arg(metavar="P")] = 8765
+    """Port for Foxglove; 0 selects a free one."""
     engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -131,6 +140,8 @@ class Serve:
     def run(self) -> int:
         """Run the command and return the exit code."""
         self._check()
+        run = self._run
+        drive = run.drive() if self.replay is None else None
         addresses = list(self.address) or [ADDRESS]
         keys, token = self._secrets(addresses)
         check_addresses(addresses)
@@ -149,20 +160,23 @@ class Serve:
             scene: Any
             if self.replay is None:
                 check_device(self.device)
-                scene, title = self._scene(rig, reserved)
+                scene, title = self._scene(run, drive, rig, reserved)
                 control, substeps = self._control(scene)
             else:
                 scene, title, control = self._recorded(), f"replay of {self.replay}", None
                 substeps = self.substeps or max(1, round(REPLAY_STEP / scene.engine.dt))
         with ending(signal.SIGINT, signal.SIGTERM) as ended:
-            with self._server(scene, addresses, keys, token) as server:
-                self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
+            with self._server(scene, addresses, keys, token) as server, contextlib.ExitStack() as bridges:
+                port = self._foxglove(server, bridges) if self.foxglove else 0
+                self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "", port=port)
                 start, dt = scene.tick, scene.engine.dt
                 last = start + round(self.seconds / dt) if self.seconds else None
 
                 def is_over() -> bool:
                     watch.look()
                     done = self.replay is not None and scene.is_over
+                    if drive is not None and not self.lockstep:  # in lock-step, clients may reset
+                        done = ticks_left(scene) < substeps
                     return bool(ended) or done or (last is not None and scene.tick >= last)
 
                 with _Watch(server, dt) as watch:
@@ -198,12 +212,11 @@ class Serve:
         if self.lockstep and self.substeps:
             fix = "Omit it, since clients set them in client.step."
             raise UsageError.of("--substeps", self.substeps, "no substeps with --lockstep", fix)
-        if bool(self.model) is (self.replay is not None):
-            given = f"{self.model} --replay {self.replay}" if self.model else ""
-            fix = "Use for example: sensorium serve demo"
-            raise UsageError.of("MODEL, --replay", given, "either a model or a recording", fix)
+        if self.replay is not None and (self.model or self.trajectory):
+            given = f"{self.model or self.trajectory} --replay {self.replay}"
+            raise UsageError.of("MODEL, --replay", given, "either a model or a recording", "Omit one of them.")
         if self.replay is not None:
-            for option in ("rig", "control", "lockstep", "reserve", "first_env"):
+            for option in ("rig", "control", "lockstep", "reserve", "first_env", *self.path):
                 if value := getattr(self, option):
                     name = f"--{option.replace('_', '-')}"
                     raise UsageError.of(name, str(value), f"no {name} with --replay", "Omit it.")
@@ -221,7 +234,8 @@ class Serve:
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token; reject addresses open to other machines without either."""
-        from sensorium.stream.security import KeyPair, check_key, is_loopback, split
+        from sensorium.stream.security import KeyPair, check_key, is_loopback
+        from sensorium.wire.address import split
         from sensorium.wire.keyfiles import find_keys, find_token
 
         if self.allow_key and self.keys is None:
@@ -238,7 +252,7 @@ class Serve:
             token = find_token(self.token_file, make=True)
         for address in addresses:
             with UsageError.naming(address="--address"):
-                scheme, host = split(address)
+                scheme, host = split("stream", address)
             if scheme == "inproc":
                 raise UsageError.of("--address", address, "tcp://HOST:PORT or ipc:///path", f"Use {ADDRESS}.")
             if scheme == "tcp" and not is_loopback(host) and keys is None and not token:
@@ -249,13 +263,9 @@ class Serve:
 
     # The simulation ---------------------------------------------------------------------------------------------------
 
-    def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
+    def _scene(self, run: Run, drive: Drive | None, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
         from sensorium.jobs.rig import load_rig
 
-        run = Run(
-            Path(self.model), self.rig, self.envs, seed=self.seed, first_env=self.first_env, device=self.device,
-            engine=self.engine,
-        )  # fmt: skip
         robot, patterns = robots.ROBOTS.get(self.model), [each for each in self.reserve if not each.endswith(".toml")]
         sensors = rig if rig is not None else [] if robot is None else load_rig(robot.rig)[0]
 
@@ -264,7 +274,15 @@ class Serve:
 
             return [*reserved, *chain(*(reserve_contact(engine, each.partition("=")[2] or ".*") for each in patterns))]
 
-        return run.scene(None, sensors, discover=rig is None, reserve=reserve), run.title
+        return run.scene(drive, sensors, discover=rig is None, reserve=reserve), run.title
+
+    @property
+    def _run(self) -> Run:
+        """The command `run` with the same simulation."""
+        return Run(
+            Path(self.model) if self.model else None, self.rig, self.envs, seed=self.seed, first_env=self.first_env,
+            device=self.device, engine=self.engine, control=self.control or "hold", **self.path,
+        )  # fmt: skip
 
     def _recorded(self) -> Any:
         """Return the recording, which replaces a scene."""
@@ -284,6 +302,14 @@ class Serve:
             return serve(
                 scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep, **bounds
             )
+
+    def _foxglove(self, server: Server, bridges: contextlib.ExitStack) -> int:
+        """Start to serve Foxglove, and return the port."""
+        from sensorium.bridges.foxglove import FoxgloveServer
+        from sensorium.local import local_client
+
+        client = bridges.enter_context(local_client(server.scene, server=server, name="foxglove"))
+        return bridges.enter_context(FoxgloveServer(client, self.foxglove_port)).port
 
     def _control(self, scene: Scene) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""
@@ -309,7 +335,7 @@ class Serve:
 
     # Output -----------------------------------------------------------------------------------------------------------
 
-    def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str) -> None:
+    def _announce(self, server: Server, title: str, *, has_token: bool, public_key: str, port: int) -> None:
         from sensorium.cli.listen import catalogue_table
 
         console, scene = stdout(), server.scene
@@ -317,6 +343,8 @@ class Serve:
             console.print(f"listening at {address}", markup=False, soft_wrap=True)
         if public_key:
             console.print(f"public key {public_key}", markup=False, soft_wrap=True)
+        if self.foxglove:
+            console.print(f"Foxglove at ws://localhost:{port}", markup=False, soft_wrap=True)
         mode = "clients control the steps (lock-step)"
         if not self.lockstep:
             mode = f"at {self.speed:g} x real time" if self.speed else "as fast as possible"

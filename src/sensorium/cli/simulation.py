@@ -49,14 +49,23 @@ def check_device(device: str) -> str:
 
 
 @contextlib.contextmanager
-def recording(scene: Scene, path: Path, envs: Sequence[int] | None, ros2: bool, rig: Path | None) -> Iterator[Recorder]:
+def recording(
+    scene: Scene, path: Path, envs: Sequence[int] | None, rig: Path | None, options: Mapping[str, Any]
+) -> Iterator[Recorder]:
     """Record a scene in an MCAP file, with its rig file attached.
 
+    Args:
+        scene: the scene.
+        path: the file.
+        envs: environments to record; None for all.
+        rig: the rig file; None without one.
+        options: further arguments of `Scene.record`.
+
     Raises:
-        UsageError: the file cannot be created.
+        UsageError: the file cannot be created, or the options contradict each other.
     """
-    with UsageError.naming(path="--record", envs="--record-envs"):
-        recorder = scene.record(path, envs=envs, ros2=ros2)
+    with UsageError.naming(path="--record", envs="--record-envs", images="--images", states="--states"):
+        recorder = scene.record(path, envs=envs, **options)
     with recorder:
         if rig is not None:
             recorder.attach("rig.toml", "application/toml", rig.read_bytes())

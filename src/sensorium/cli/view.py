@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import RIG, unset
-from sensorium.cli.commands import INTERRUPTED, Run
+from sensorium.cli.commands import INTERRUPTED, Driven, Run, ticks_left
 from sensorium.cli.messages import busy, note
 from sensorium.demo.robots import ROBOTS
 from sensorium.errors import UsageError
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView
 
 PERIOD = 0.01
-"""Simulated time between two checks of the page while a recording is shown, s."""
+"""Simulated time between two checks of the page while a recording or a trajectory is shown, s."""
 
 
 @dataclass
-class View:
-    """Show a robot, a recording or a served simulation in the browser.
+class View(Driven):
+    """Show a robot, a trajectory, a recording or a served simulation in the browser.
 
     The page shows the robot in its world, the drawings of its sensors, a list of all sensors, live plots of true and
     measured values, and images. Its controls are play, pause, step, speed, reset, environment, and the knobs of each
@@ -34,21 +34,24 @@ class View:
 
     SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), or a recording: an MCAP file
     or a ROS 2 bag. It may also be the address of a simulation that is served by sensorium serve or sensorium.serve.
+    With --trajectory there is no SOURCE: a body moves along the trajectory. The page waits at its end, and a reset
+    starts it again.
 
     For example:
       sensorium view demo
       sensorium view arm
       sensorium view robot.xml --rig rig.toml --envs 4
+      sensorium view --trajectory drone --world hall --rig rig.toml
       sensorium view run.mcap
       sensorium view tcp://127.0.0.1:7447
     """
 
-    source: Annotated[Positional[str], arg(metavar="MODEL|RECORDING|ADDRESS")]
-    """Source to show; see above."""
+    source: Annotated[Positional[str], unset("[MODEL|RECORDING|ADDRESS]", "")] = ""
+    """Source to show; see above. Omit it with --trajectory."""
     rig: Annotated[Path | None, unset("RIG", "the sensors of a bundled robot"), RIG] = None
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4
-    """Number of environments of a model."""
+    """Number of environments of a model or a trajectory."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """Control of a model, as for `sensorium run`; with hold, bundled robots move by themselves."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
@@ -78,7 +81,9 @@ class View:
         from sensorium.record.replay import SUFFIXES
 
         try:
-            if re.match(r"(tcp|ipc)://", self.source):
+            if not self.source or any(self.path.values()):
+                self._show_model()
+            elif re.match(r"(tcp|ipc)://", self.source):
                 self._show_served()
             elif self.source.endswith(SUFFIXES) or (self.source not in ROBOTS and Path(self.source).is_dir()):
                 self._show_recording()
@@ -106,15 +111,20 @@ class View:
         from sensorium.cli.simulation import check_device
 
         run = Run(
-            Path(self.source), self.rig, self.envs, seed=self.seed, device=self.device, engine=self.engine,
-            control=self.control,
+            Path(self.source) if self.source else None, self.rig, self.envs, seed=self.seed, device=self.device,
+            engine=self.engine, control=self.control, **self.path,
         )  # fmt: skip
+        drive = run.drive()
         with busy("loading"):
-            scene, _, control, every = run.built(None, lambda: check_device(self.device), draws=True)
-        start = scene.tick
+            scene, _, control, every = run.built(drive, lambda: check_device(self.device), draws=True)
+        start, period = scene.tick, max(1, round(PERIOD / scene.engine.dt))
         with self._opened(scene, self.speed) as view:
             while not self._is_over(view):
-                scene.step(control(scene, (scene.tick - start) * scene.engine.dt), every)
+                ticks = every if drive is None else min(period, ticks_left(scene))
+                if ticks:
+                    scene.step(control(scene, (scene.tick - start) * scene.engine.dt), ticks)
+                else:
+                    view.wait(0.1)
 
     def _show_recording(self) -> None:
         from sensorium.record.replay_scene import ReplayScene

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import socket
 
 from sensorium.client import checks
 from sensorium.errors import ConfigError
 from sensorium.wire.keyfiles import KEY_CHARACTERS, is_key, new_keys
-
-
-def check_address(address: str) -> str:
-    """Return a valid address.
-
-    Raises:
-        ConfigError: the address is invalid.
-    """
-    expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
-    checks.text("connect", "address", address, expected)
-    found = re.fullmatch(r"(?:ipc|inproc)://.+|tcp://.+:([0-9]+)", address, re.DOTALL)
-    if found is not None and found[1] and (len(found[1]) > 5 or not 0 < int(found[1]) < 65536):
-        found, expected = None, "'tcp://HOST:PORT' with a port of 1 to 65535"
-    if found is None:
-        raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
-    return address
 
 
 def why_silent(address: str) -> str:

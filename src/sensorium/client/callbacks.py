@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from sensorium.errors import StreamError, shown
-from sensorium.wire.failures import Failures, trace_of
+from sensorium.wire.failures import Failures
 
 LOGGER = logging.getLogger("sensorium.client")
 """Logger for exceptions raised by listeners."""
@@ -21,81 +18,6 @@ LONGEST = 300
 """Largest number of characters shown of a listener."""
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerError:
-    """Exception raised by one call of a listener."""
-
-    sensor: str
-    """Name of the sensor whose listener raised the exception."""
-    callback: str
-    """The listener, as `repr` shows it; empty if no listener was called because the data could not be read."""
-    error: BaseException
-    """The exception. The variables of its frames are cleared so that it keeps no data alive."""
-    traceback: str
-    """Full traceback as text."""
-    time: float
-    """Wall clock time, seconds since 1970."""
-
-    def __str__(self) -> str:
-        what = f"{type(self.error).__name__}: {self.error}"
-        if not self.callback:
-            return f"cannot read data of {self.sensor!r}: {what}"
-        return f"a listener of {self.sensor!r} raised {what} ({self.callback})"
-
-
-class ErrorLog(Failures[ListenerError]):
-    """Log of exceptions raised by listeners.
-
-    Each exception is logged immediately, counted, and kept until a caller takes it. The log keeps the first and the
-    newest exceptions.
-    """
-
-    _first: ListenerError | None = None
-    _taken = 0  # how many of all errors were taken, or could have been
-
-    def report(self, sensor: str, callback: object, error: BaseException) -> ListenerError:
-        """Log an exception and keep it.
-
-        Args:
-            sensor: name of the sensor whose listener raised it.
-            callback: the listener; None if reading a message raised it.
-            error: the exception.
-        """
-        text, function = trace_of(error), getattr(callback, "__wrapped__", callback)
-        listener = "" if function is None else shown(function, LONGEST)
-        record = ListenerError(sensor, listener, error, text, time.time())
-        _clear_frames(error)
-        with self._lock:
-            self._first = self._first or record
-        what = f"cannot read data of {sensor!r}"
-        if listener:
-            what = f"a listener of {sensor!r} raised {type(error).__name__} ({listener})"
-        return self._keep(record, LOGGER, "%s\n%s", what, text)
-
-    def take(self) -> list[ListenerError]:
-        """Return the newest errors, oldest first, and forget them; `count` is unchanged."""
-        return self._take()[0]
-
-    def check(self) -> None:
-        """Raise the first error that was not taken, if any, and forget all errors.
-
-        Raises:
-            StreamError: caused by the first error; the message states how many there were.
-        """
-        _, first, count = self._take()
-        if first is not None:
-            more = f" (and {count - 1} more)" if count > 1 else ""
-            raise StreamError(f"{first}{more}") from first.error
-
-    def _take(self) -> tuple[list[ListenerError], ListenerError | None, int]:
-        """Return the newest errors, the first one and the number of errors since the last call, and forget them."""
-        with self._lock:
-            found = (list(self._kept), self._first, self._count - self._taken)
-            self._first, self._taken = None, self._count
-            self._kept.clear()
-        return found
 
 
 PATIENCE = 5.0
@@ -109,10 +31,21 @@ class Callbacks:
     """State shared by all queues of one client."""
 
     def __init__(self) -> None:
-        self.errors = ErrorLog()
+        self.errors = Failures(LOGGER)
         """Exceptions raised by listeners."""
         self.patience = PATIENCE
         """Longest wait for a running call when its listener stops, s; a call that blocks longer is abandoned."""
+
+    def report(self, sensor: str, callback: object, error: BaseException) -> None:
+        """Log an exception and keep it.
+
+        Args:
+            sensor: name of the sensor whose listener raised it.
+            callback: the listener; None if reading a message raised it.
+            error: the exception.
+        """
+        function = getattr(callback, "__wrapped__", callback)
+        self.errors.add(sensor, "" if function is None else f"listener {shown(function, LONGEST)}", error)
 
 
 class CallbackQueue(Generic[Item]):
@@ -224,22 +157,7 @@ class CallbackQueue(Generic[Item]):
             try:
                 self._handle(item)
             except BaseException as error:  # includes SystemExit: no listener may end the thread
-                self._shared.errors.report(self.name, self._handle, error)
+                self._shared.report(self.name, self._handle, error)
             del item  # release the data it holds
         if self._last is not None:
             self._last()
-
-
-def _clear_frames(error: BaseException) -> None:
-    """Release the variables of all frames of an exception and of the exceptions that caused it."""
-    todo: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while todo:
-        each = todo.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        todo += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            todo += each.exceptions
-        traceback.clear_frames(each.__traceback__)

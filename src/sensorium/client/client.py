@@ -20,9 +20,9 @@ import numpy as np
 
 from sensorium import errors
 from sensorium.client import checks, client_sensor
-from sensorium.client.address import check_address, key_options
+from sensorium.client.address import key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
-from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
+from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session
@@ -31,9 +31,11 @@ from sensorium.errors import ConfigError, SensoriumWarning, StreamError, Unknown
 from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
+from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
+from sensorium.wire.failures import Failure
 from sensorium.wire.owner import owner_of
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
@@ -130,7 +132,8 @@ class Client:
         max_message: int = 2**30,
         local: LocalServer = LocalServer(),
     ) -> None:
-        self.address = check_address(address)
+        split("connect", address, low=1)
+        self.address = address
         checks.text("connect", "token", token, secret=True)
         checks.text("connect", "name", name)
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
@@ -195,10 +198,10 @@ class Client:
         return self._session.server
 
     def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until the server has answered and sent its description.
+        """Wait until the server has answered and sent its description, and has the sensors that this client spawned.
 
         Raises:
-            StreamError: no answer arrives within `timeout` seconds, or the server refuses; the message contains its
+            StreamError: this takes longer than `timeout` seconds, or the server refuses; the message contains its
                 reason.
         """
         self._session.wait_connected(None if timeout is None else checks.seconds("wait_connected", timeout))
@@ -228,7 +231,12 @@ class Client:
                 "rate_hz": info.rate_hz,
                 "fields": [spec.to_dict() for spec in info.specs],
                 **({"mounts": list(info.mounts)} if info.mounts else {}),
-                **({"constants": dict(info.constants)} if info.constants else {}),
+                **{key: info.constants[key] for key in IN_CONSTANTS if key in info.constants},
+                **(
+                    {"constants": rest}
+                    if (rest := {key: value for key, value in info.constants.items() if key not in IN_CONSTANTS})
+                    else {}
+                ),
                 "cfg": dict(info.cfg),
             }
             for info in self.streams.values()
@@ -257,6 +265,11 @@ class Client:
     def frame(self) -> int:
         """Number of the newest frame known to this client; -1 before the first."""
         return self._session.frame
+
+    @property
+    def restarts(self) -> int:
+        """Number of restarts of the server since the connection; each starts the frames and the time again."""
+        return self._session.restarts
 
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
@@ -309,7 +322,7 @@ class Client:
         return self._library
 
     @property
-    def errors(self) -> list[ListenerError]:
+    def errors(self) -> list[Failure]:
         """Exceptions raised by listeners since the last read, oldest first."""
         return self.callbacks.errors.take()
 
@@ -334,7 +347,8 @@ class Client:
         Args:
             ctrl: `[env, nu]` or `[nu]`; None keeps the controls.
             substeps: physics ticks of the step.
-            timeout: longest wait for the answer, s; None uses twice the timeout of the client plus 30 s.
+            timeout: longest wait for the answer, s; None uses twice the timeout of the client plus 30 s. The wait for a
+                lost connection is also limited by the timeout of the client.
 
         Returns:
             Number of the last frame of the step.
@@ -490,7 +504,7 @@ class Client:
         return sensor
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
-        """Remove a sensor that this client spawned, and stop its listener.
+        """Remove a sensor that this client spawned, and stop its listener. Repeated calls with a sensor are allowed.
 
         Raises:
             ConfigError: the argument is neither a sensor nor the name of a sensor.
@@ -507,6 +521,8 @@ class Client:
         if name in self._session.spawned:
             with contextlib.suppress(UnknownNameError):  # already gone: the server reports it below
                 self.sensors[name].stop()
+        elif isinstance(sensor, RemoteSensor) and not sensor.is_alive:
+            return
         self._session.ask(msg.Destroy, name)
         with self._session.lock:
             self._session.spawned.pop(name, None)

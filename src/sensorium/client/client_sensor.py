@@ -270,7 +270,7 @@ class ClientSensor(SpawnedSensor):
                 if (result := self.on_tick(snapshot)) is not None:
                     self.emit(result)
             except BaseException as error:  # as for listeners
-                self._host.callbacks.errors.report(self.name, self.on_tick, error)
+                self._host.callbacks.report(self.name, self.on_tick, error)
 
 
 def _call(name: str, callbacks: Callbacks, item: tuple[Callable[[Any], object], object]) -> None:
@@ -279,7 +279,7 @@ def _call(name: str, callbacks: Callbacks, item: tuple[Callable[[Any], object], 
     try:
         callback(event)
     except BaseException as error:
-        callbacks.errors.report(name, callback, error)
+        callbacks.report(name, callback, error)
 
 
 S = TypeVar("S", bound=ClientSensor)

@@ -139,6 +139,9 @@ class FrameSync:
     No event is lost silently. A `LostEvents` replaces events that were lost because the listener was too slow, or that
     exceed `max_events`. A `FrameSync` ends with `close`, with the client, or when no reference to it remains.
 
+    After a restart of the server, a `FrameSync` drops its frames and continues with those of the new server, whose
+    numbers start again. Calls that wait for an earlier frame raise a `StaleError`.
+
     A frame is complete when it has been announced and all announced data have arrived. Announcements arrive in the
     order of frames, and so do the data of each sensor; their mutual order is arbitrary. If later data of a sensor have
     arrived, its missing data will never arrive. A sensor without any data in the frame then counts as not due.
@@ -187,20 +190,14 @@ class FrameSync:
         self._hold_newest = hold
         self._keep = checks.whole("FrameSync", "keep", keep)
         self._max_events = checks.whole("FrameSync", "max_events", max_events)
-        self._frames: dict[int, _Frame] = {}
-        self._first: int | None = None  # first announced frame
-        self._last = -1  # newest announced frame
-        self._skipped: list[range] = []  # frames between the two that the server did not announce
-        self._floor = -1  # this frame and all earlier ones are dropped
-        self._taken = -1  # newest returned frame
-        self._held: dict[str, Sample] = {}  # newest data at or before the floor
-        self._newest: dict[str, int] = {}  # frame of the newest data
+        self._changed = threading.Condition()
+        self._client = client
+        self._start()
         self.ended: dict[str, str] = {}
         self._ended_at = 0.0  # time when the last stream ended
         self._awaited: list[int] = []  # frames that calls wait for
         self.closed = False
         self.dropped = self.late = self.left_out = 0
-        self._changed = threading.Condition()
         self._subscribed: dict[str, Subscription] = {}
         handles = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, handles.close)
@@ -218,6 +215,23 @@ class FrameSync:
             self.close()
             raise
 
+    def _start(self) -> None:
+        """Start without frames."""
+        self._restarts = self._client.restarts
+        self._frames: dict[int, _Frame] = {}
+        self._first: int | None = None  # first announced frame
+        self._last = -1  # newest announced frame
+        self._skipped: list[range] = []  # frames between the two that the server did not announce
+        self._floor = -1  # this frame and all earlier ones are dropped
+        self._taken = -1  # newest returned frame
+        self._held: dict[str, Sample] = {}  # newest data at or before the floor
+        self._newest: dict[str, int] = {}  # frame of the newest data
+
+    def _note_restart(self) -> None:
+        """Drop all frames of a server that was restarted, under the lock."""
+        if self._restarts != self._client.restarts:
+            self._start()
+
     @property
     def pending(self) -> int:
         """Number of frames with data that are kept now, including the newest returned frame."""
@@ -233,6 +247,9 @@ class FrameSync:
         """Add data of one sensor in one frame."""
         with self._changed:
             if self.closed or isinstance(data, LostEvents):  # a frame has its own number of lost events
+                return
+            self._note_restart()
+            if (subscription := self._subscribed.get(name)) is not None and not subscription.is_current(data):
                 return
             number = data.frame
             self._newest[name] = max(self._newest.get(name, -1), number)
@@ -257,14 +274,12 @@ class FrameSync:
         with self._changed:
             if self.closed:
                 return
+            self._note_restart()
             frame = done.frame
             if self._first is None:
                 self._drop_to(frame - 1)  # earlier frames cannot be requested
                 self._first = self._last = frame
-            if frame < self._last:
-                for name in self.names:
-                    self.end(name, f"the server restarted: frame {frame} followed frame {self._last}")
-            elif frame > self._last + 1:
+            if frame > self._last + 1:
                 self._skipped.append(range(self._last + 1, frame))
             self._last = max(self._last, frame)
             due = {name: messages[each.number] for name, each in self._subscribed.items() if each.number in messages}
@@ -295,7 +310,7 @@ class FrameSync:
         Raises:
             FrameTimeoutError: the frame was not complete in time (a `TimeoutError`); states the missing data and the
                 reasons.
-            StaleError: the frame was dropped, or was never announced.
+            StaleError: the frame was dropped, or was never announced, or the server restarted during the call.
             StreamError: the frame cannot become complete because a stream has ended, or the collector is closed.
         """
         number = None if frame is None else checks.whole("FrameSync", "frame", frame, 0, 2**63)
@@ -357,9 +372,13 @@ class FrameSync:
     def _await(self, number: int | None, timeout: float | None) -> int:
         """Wait until a frame is complete, by default the next one with data; return its number."""
         end = math.inf if timeout is None else time.monotonic() + timeout
+        self._note_restart()
+        restarts = self._restarts
         while True:
             if self.closed:
                 raise StreamError("the FrameSync is closed.")
+            if number is not None and restarts != self._client.restarts:
+                raise StaleError(f"frame {number} was dropped, because the server restarted. Request a new step.")
             which = self._next() if number is None else number
             if which is not None and self._complete(which):
                 return which

@@ -203,6 +203,8 @@ class RemoteSensor:
     def destroy(self) -> None:
         """Remove the sensor from the server and stop its listener; only the spawning client can remove it.
 
+        Repeated calls are allowed.
+
         Raises:
             StreamError: the server refused, e.g. because the sensor belongs to another client; its listener continues.
         """

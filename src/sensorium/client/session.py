@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -91,7 +91,7 @@ class Session:
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
         self.bodies = Bodies(())
-        self.frame = -1
+        self.frame = self.restarts = -1
         self.catalogue: msg.Catalogue | None = None
         """Description sent by the server; None without a connection."""
         self.refusal = ""
@@ -109,6 +109,9 @@ class Session:
         self.local_sensors: WeakValueDictionary[str, ClientSensor] = WeakValueDictionary()
         """Sensors that run in this client."""
         self._respawner: threading.Thread | None = None
+        """Thread that spawns the sensors of this client on a new server; requests of other threads wait for it."""
+        self._waiting: list[Subscription] = []
+        """Subscriptions to sensors that are not spawned again yet."""
         self.closed = False
         self.link = Link(address, self, hello, context=getattr(local.server, "context", None), **options)
 
@@ -123,9 +126,14 @@ class Session:
         """Wait until the server has answered and sent its description; see `Client.wait_connected`."""
         timeout = self.timeout if timeout is None else timeout
         with self.changed:
-            self.changed.wait_for(lambda: self.catalogue is not None or self.refusal or self.closed, timeout)
-            if self.catalogue is not None:
+            self.changed.wait_for(lambda: self._is_ready or self.refusal or self.closed, timeout)
+            if self._is_ready:
                 return
+            if self.catalogue is not None:
+                raise StreamError(
+                    f"the server at {self.address} is new, and does not have all sensors of this client again after "
+                    f"{timeout:g} s. Call wait_connected with a longer timeout."
+                )
             if self.refusal:
                 raise StreamError(f"the server at {self.address} refused: {self.refusal}")
             raise StreamError(
@@ -133,15 +141,17 @@ class Session:
                 "with `sensorium serve` or sn.serve(scene, address), and connect to the address that it prints."
             )
 
-    def known(self) -> msg.Catalogue:
-        """Return the description sent by the server; wait for it if the connection is new."""
-        catalogue = self.catalogue
-        if catalogue is None:
-            with self.changed:  # otherwise it could be lost again in between
-                self.wait_connected()
-                catalogue = self.catalogue
-                assert catalogue is not None
-        return catalogue
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the server has sent its description, and has the sensors of this client for the calling thread."""
+        return self.catalogue is not None and self._respawner in (None, threading.current_thread())
+
+    def known(self, timeout: float | None = None) -> msg.Catalogue:
+        """Return the description sent by the server; wait for it if the connection is new, at most `timeout` s."""
+        with self.changed:  # otherwise it could be lost again in between
+            self.wait_connected(timeout)
+            assert self.catalogue is not None
+            return self.catalogue
 
     def info(self, name: str) -> StreamInfo:
         """Return the description of a sensor.
@@ -174,7 +184,8 @@ class Session:
         Args:
             kind: class of the request.
             values: its contents.
-            timeout: longest wait, s, from the request or from the last progress report of the server.
+            timeout: longest wait, s, from the call or from the last progress report of the server; the wait for a
+                connection is also limited by the timeout of the client.
 
         Raises:
             StreamError: no answer arrived, or the connection was lost.
@@ -183,11 +194,11 @@ class Session:
         timeout = self.timeout if timeout is None else timeout
         if threading.current_thread() is self.link.thread:
             raise StreamError("a frame listener cannot send a request, because it runs on the thread of the connection")
-        self.known()
+        end = time.monotonic() + timeout
         with self.changed:
-            if self.closed or self.catalogue is None:
-                why = "the client is closed" if self.closed else "the connection was lost"
-                raise StreamError(f"the server at {self.address} is not connected: {why}")
+            self.known(min(timeout, self.timeout))
+            if self.closed:
+                raise StreamError(f"the server at {self.address} is not connected: the client is closed")
             number = next(self._numbers)
             request = self.requests[number] = _Request()
 
@@ -196,7 +207,6 @@ class Session:
 
         try:
             self.link.send_control(kind(number, *values))
-            end = time.monotonic() + timeout
             while not is_over() and (before := time.monotonic()) < end and self.pump(PUMP_S):
                 end += max(time.monotonic() - before - PUMP_S, 0.0)  # the loop on this thread: the server worked here
             with self.changed:
@@ -310,16 +320,16 @@ class Session:
             self.refusal = reason if final or not first else ""
             self._fail(f"the server at {self.address} ended the connection: {reason}")
             if final:
-                for subscriber in list(self.subscribers.values()):
+                for subscriber in [*self.subscribers.values(), *self._waiting]:
                     subscriber.finish(reason)
-            self.catalogue = None  # last: `is_connected` does not take the lock
+            self._respawner = self.catalogue = None  # last: `is_connected` does not take the lock
             self.changed.notify_all()
 
     def on_lost(self) -> None:
         """Record that the connection broke."""
         LOGGER.info("the connection to %s was lost; reconnecting", self.address)
         with self.changed:
-            self.catalogue = None
+            self.catalogue = self._respawner = None
             self._fail(f"the connection to the server at {self.address} was lost")
 
     def note_frame(self, frame: int) -> None:
@@ -336,7 +346,7 @@ class Session:
                     try:
                         listener.callback(message)
                     except Exception as error:
-                        self.callbacks.errors.report("(frames)", listener.callback, error)
+                        self.callbacks.report("(frames)", listener.callback, error)
             case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
@@ -387,26 +397,33 @@ class Session:
             self.refusal, self.frame = "", catalogue.frame
             if self.frame_listeners:
                 self.link.send_control(msg.Frames(True))
-            numbers, waiting = list(self.subscribers), list(self.subscribers.values())
-            self.subscribers.clear()
-            for number in numbers:  # it may have been requested after the greeting
+            subscribers = [*self.subscribers.values(), *self._waiting]
+            for number in self.subscribers:  # it may have been requested after the greeting
                 self.link.send_control(msg.Unsubscribe(number))
-            lost = {} if self._resumed else dict(self.spawned)
-            later = [each for each in waiting if each.name in lost and each.name not in self.streams]
-            for subscriber in waiting:
-                if subscriber not in later:
+            self.subscribers.clear()
+            if not self._resumed:
+                for subscriber in subscribers:
+                    subscriber.suspend()
+                self.restarts += 1
+            lost = {name: spawn for name, spawn in self.spawned.items() if not (self._resumed and name in self.streams)}
+            self._waiting = [each for each in subscribers if each.name in lost and each.name not in self.streams]
+            for subscriber in subscribers:
+                if subscriber not in self._waiting:
                     self._begin_again(subscriber)
+            if lost:
+                self._respawner = threading.Thread(
+                    target=self._respawn, args=(lost,), name="sensorium-respawn", daemon=True
+                )
+                self._respawner.start()
             self.catalogue = catalogue  # last: `is_connected` does not take the lock
             self.changed.notify_all()
-        if lost:
-            self._respawner = threading.Thread(
-                target=self._respawn, args=(lost, later), name="sensorium-respawn", daemon=True
-            )
-            self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, msg.Spawn], waiting: Iterable[Subscription]) -> None:
-        """Spawn again the sensors that a restarted server does not know."""
+    def _respawn(self, lost: Mapping[str, msg.Spawn]) -> None:
+        """Spawn again the sensors that a restarted server does not know, unless the connection is lost again."""
+        thread = threading.current_thread()
         for name, request in lost.items():
+            if self._respawner is not thread:
+                return
             try:
                 _, warned = self.spawn(request)
                 for category, text in warned:
@@ -414,10 +431,14 @@ class Session:
                 if (sensor := self.local_sensors.get(name)) is not None:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
-                if not self.closed:
+                if not self.closed and self._respawner is thread:
                     self.note(f"cannot respawn {name!r}: {error}")
-        for subscriber in waiting:
-            self._begin_again(subscriber)
+        with self.changed:
+            if self._respawner is thread:
+                for subscriber in self._waiting:
+                    self._begin_again(subscriber)
+                self._waiting, self._respawner = [], None
+                self.changed.notify_all()
 
     # End --------------------------------------------------------------------------------------------------------------
 
@@ -431,15 +452,15 @@ class Session:
     def end(self) -> None:
         """End the listeners, the connection and the threads; call `leave` first."""
         with self.lock:
-            subscribers = list(self.subscribers.values())
+            subscribers, respawner = [*self.subscribers.values(), *self._waiting], self._respawner
         for subscriber in subscribers:
             with contextlib.suppress(StreamError):  # at exit no thread may start
                 subscriber.finish("the client was closed")
             subscriber.stop()
         self.frame_listeners.clear()
         self.link.stop()
-        if self._respawner is not None:
-            self._respawner.join()
+        if respawner is not None:
+            respawner.join()
         if self._on_close is not None:
             self._on_close()
 

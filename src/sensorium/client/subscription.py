@@ -158,17 +158,26 @@ class Subscription:
         rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
         return Stats(self._received, self._replaced, self._lost, self._nbytes, rate, *self._last)
 
+    def suspend(self) -> None:
+        """Discard the pending data of a server that no longer exists; `begin` follows."""
+        with self._lock:
+            self.number = -1
+            self._queue.clear()
+
+    def is_current(self, data: Sample) -> bool:
+        """Return whether data are of the present server; a running call of the listener may have earlier data."""
+        return data.info is self._info and self.number >= 0
+
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
         with self._lock:
-            before, self._info, self.number, self._unreturned, self._seq = self._info, info, number, 0, 0
+            self._info, self.number, self._unreturned, self._seq = info, number, 0, 0
             self._queue.clear()
-        if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
-            try:
-                self._aim(info)
-            except ConfigError:
-                self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
-                return
+        try:
+            self._aim(info)
+        except ConfigError:  # the server was restarted
+            self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
+            return
         options = self._options
         self._session.link.send_control(
             msg.Subscribe(
@@ -244,7 +253,7 @@ class Subscription:
                 except BaseException as error:  # includes SystemExit: no listener may end the thread
                     if is_called:
                         is_called = False
-                        self._session.callbacks.errors.report(self.name, callback, error)
+                        self._session.callbacks.report(self.name, callback, error)
                     else:
                         self._misread(info, error)
             if self._received > before:
@@ -270,7 +279,7 @@ class Subscription:
         except UnknownNameError as unknown:
             self.finish(f"this process cannot read its data: {unknown}")
         else:
-            self._session.callbacks.errors.report(self.name, None, error)
+            self._session.callbacks.report(self.name, None, error)
 
     def stop(self) -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
@@ -304,6 +313,6 @@ class Subscription:
             if self._on_end is not None:
                 self._on_end(self.reason)
         except BaseException as error:
-            self._session.callbacks.errors.report(self.name, self._on_end, error)
+            self._session.callbacks.report(self.name, self._on_end, error)
         finally:
             self._callback = self._keeps = None

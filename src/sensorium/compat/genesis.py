@@ -32,10 +32,10 @@ from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Vec3, as_plain,
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, SensoriumWarning, StaleError
-from sensorium.geometry.transforms import compose
 from sensorium.measurement.sensor_cfg import SELECTORS, Selectors
 from sensorium.measurement.stages.scale import ScaleError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg, SphericalPatternCfg
+from sensorium.pose import Pose
 from sensorium.scene.scene import Scene as _Scene
 from sensorium.sensors.contact.contact import Contact as ContactSensor
 from sensorium.sensors.contact.contact import ContactCfg, Force
@@ -204,12 +204,8 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
         selector = "link_name" if "body" in data else "body"  # the config refuses two selectors
         data[selector] = "world" if entity is None or entity == -1 else link
     if {"pos_offset", "euler_offset"} & data.keys():
-        rot: Any = (1.0, 0.0, 0.0, 0.0)
         euler = OffsetCfg(pos=as_plain(data.pop("euler_offset", (0.0, 0.0, 0.0)))).pos  # validated as three numbers
-        for axis, angle in enumerate(euler):  # about the fixed axes x, then y, then z
-            half, turn = math.radians(0.5 * angle), np.zeros(4)
-            turn[[0, 1 + axis]] = math.cos(half), math.sin(half)
-            rot = compose(np.zeros(3), turn, np.zeros(3), rot)[1]
+        rot = Pose.from_euler((0.0, 0.0, 0.0), [math.radians(angle) for angle in euler]).rot
         data["offset"] = OffsetCfg(pos=data.pop("pos_offset", (0.0, 0.0, 0.0)), rot=rot)
     for name, field in LINKS.items():
         if rows := data.pop(name, ()):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 import warp as wp
+from numpy.typing import NDArray
 
 from sensorium.errors import DeviceError, shown
 
@@ -164,13 +165,51 @@ def _several() -> bool:
     return torch.cuda.is_available() and torch.cuda.device_count() > 1
 
 
-def pinned(shape: tuple[int, ...] | torch.Size, dtype: torch.dtype, device: str) -> torch.Tensor:
+def pinned(shape: tuple[int, ...] | torch.Size, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor:
     """Return uninitialised host memory that a CUDA device can copy to and from asynchronously.
 
     It is registered with that device, because torch would use, and initialise, the current one.
     """
     with torch.cuda.device(device):
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
+
+
+class AsyncCopy:
+    """A tensor as seen by the host: on the CPU its memory, on CUDA a copy that completes some time after its start.
+
+    Args:
+        source: tensor to copy; its address must not change.
+    """
+
+    def __init__(self, source: torch.Tensor) -> None:
+        self._source = source
+        self._host = pinned(source.shape, source.dtype, source.device) if source.is_cuda else source
+        self._view: NDArray[Any] = self._host.numpy()
+        self._event: Any = None
+
+    def start(self) -> bool:
+        """Start a copy that includes all work submitted so far, unless a copy is pending or none is needed.
+
+        Returns:
+            Whether a copy was started.
+        """
+        if not self._source.is_cuda or self._event is not None:
+            return False
+        self._host.copy_(self._source, non_blocking=True)
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(self._source.device))
+        return True
+
+    def take(self) -> NDArray[Any] | None:
+        """Return the values of the started copy once it is complete; None before, or where none was started.
+
+        The values are constant until the next `start`. On the CPU the memory itself is returned at once.
+        """
+        if self._source.is_cuda:
+            if self._event is None or not self._event.query():
+                return None
+            self._event = None
+        return self._view
 
 
 def _built(target: str) -> str:

@@ -1,16 +1,18 @@
-"""Captured graphs: launches with fixed arguments that are replayed by one call, on the CPU too.
+"""Threads that share launches, and captured graphs: launches with fixed arguments that are replayed by one call.
 
-Warp supports one capture at a time in a process. On the CPU, launches of any thread are added to it instead of being
-run. Captures are therefore serialised here, and wait until no thread launches kernels or builds launches. Code that
-calls Warp directly, in a thread other than the one that steps a scene, must ensure that no scene captures at the same
-time.
+Warp captures graphs on the CPU too, one at a time in a process. On the CPU, launches of any thread are added to it
+instead of being run. Captures are therefore serialised here, and wait until no thread launches kernels or builds
+launches. Code that calls Warp directly, in a thread other than the one that steps a scene, must ensure that no scene
+captures at the same time.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from typing import Any
 
@@ -136,3 +138,29 @@ def capture_work(work: Callable[[], None], device: Any) -> Any:
         if collects:
             gc.enable()
     return captured.graph
+
+
+class LaunchWorkers:
+    """Threads that share the work of the thread that owns the loop; they start on first use and end with this object.
+
+    Args:
+        count: number of threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count, self._process = count, 0
+
+    def run(self, pieces: Sequence[Callable[[], object]]) -> None:
+        """Run the first piece here and each other piece on a thread, in parallel; raise the first error of a piece."""
+        if self._process != os.getpid():  # a fork has no other threads
+            self._pool, self._process = ThreadPoolExecutor(self._count, "sensorium"), os.getpid()
+        try:
+            futures = list(map(self._pool.submit, pieces[1:]))
+            pieces[0]()
+            wait(futures)
+        except BaseException:  # also an interrupt: the memory of the pieces may be freed next
+            self._process = 0
+            self._pool.shutdown()
+            raise
+        for future in futures:
+            future.result()

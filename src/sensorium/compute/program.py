@@ -37,12 +37,13 @@ values that change are in device arrays, which are written in place.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import groupby, pairwise
+from functools import cache, cached_property
+from itertools import chain, groupby, pairwise
 from math import inf, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -54,8 +55,7 @@ from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.rows import Rows
-from sensorium.compute.workers import LaunchWorkers
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +158,15 @@ def _arguments(kernel: Any, given: list[Any]) -> list[Any]:
         wp.from_torch(value, dtype=kind.dtype) if isinstance(value, torch.Tensor) else value
         for value, kind in zip(given, kinds, strict=True)
     ]
+
+
+_TID = re.compile(r"^\s*(\w+(?:\s*,\s*\w+)*)\s*=\s*\w+\.tid\(\)", re.MULTILINE)
+
+
+@cache
+def _thread_axes(kernel: Any) -> frozenset[int]:
+    """Return the numbers of axes into which a kernel unpacks its thread index; empty if it does not do so itself."""
+    return frozenset(names.count(",") + 1 for names in _TID.findall(kernel.adj.source))
 
 
 def _merged(launches: Sequence[_Launch]) -> list[_Launch]:
@@ -303,6 +312,9 @@ class Compute:
             outputs: arguments that the kernel writes.
             split: whether the kernel adds `rows.first` to its last index and its threads are independent. In a scene
                 with one env, its items may then be shared among the cores.
+
+        Raises:
+            RegistrationError: the kernel unpacks another number of thread indices than env and the items.
         """
         arguments = _arguments(kernel, [*inputs, *outputs])
         self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
@@ -320,6 +332,9 @@ class Compute:
             items: sizes of the thread index after task and env, for this task; the same number of axes for all tasks of
                 a kernel.
             task: `wp.struct` instance. Its contents are fixed when it is recorded; its arrays are kept alive.
+
+        Raises:
+            RegistrationError: the kernel unpacks another number of thread indices than task, env and the items.
         """
         dim = (1, self.num_envs, *items)
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
@@ -352,6 +367,12 @@ class Compute:
 
     @keeps_current
     def _add(self, launch: _Launch) -> None:
+        for axes in _thread_axes(launch.kernel) - {len(launch.dim)}:  # its threads would write anywhere
+            raise RegistrationError(
+                f"kernel {launch.kernel.key} unpacks wp.tid() into {axes} indices, but the launch has "
+                f"{len(launch.dim)} axes, {launch.dim}. Give the sizes after env only: launch adds env in front, and "
+                "launch_task adds task and env."
+            )
         if self._recording is not None:
             self._recording.append(launch)
             return
@@ -440,9 +461,9 @@ class Compute:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @cached_property
-    def workers(self) -> LaunchWorkers:
+    def workers(self) -> graph.LaunchWorkers:
         """Threads that shards run on besides the caller's; created on first use."""
-        return LaunchWorkers(max(self.threads, self.shards or 1) - 1)
+        return graph.LaunchWorkers(max(self.threads, self.shards or 1) - 1)
 
 
 @dataclass(slots=True)
@@ -520,6 +541,12 @@ class Segment:
             for shard in shards:
                 shard.capture()
         self.is_captured = True
+
+    def run_in_pieces(self, count: int) -> None:
+        """Run the launches once in up to `count` pieces, one after another on this thread."""
+        self._share(count)
+        for shard in chain.from_iterable(self._steps):
+            shard.run()
 
     def _run_timed(self) -> None:
         """Run on one core, and decide after a few runs whether sharding pays."""

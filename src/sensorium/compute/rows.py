@@ -1,6 +1,10 @@
 """First argument of every kernel of this package: the environments it works on, and the time.
 
 The time is in arrays that the host writes before a launch (see `Clock`), so recorded launches remain valid.
+
+Views of numbers at an address serve kernels that take addresses instead of arrays: one struct then serves fields of
+any number and dtype. Strides of such a view are constants of the compiled kernel, so it is several times as fast as a
+slice of an array.
 """
 
 from __future__ import annotations
@@ -142,3 +146,19 @@ def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> 
 def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return four random words that stay the same throughout an env's episode."""
     return words_at_tick(rows, env, wp.int64(0), element, key0, key1)
+
+
+def _view_of(dtype: Any) -> Any:
+    """Return a Warp function that views `count` values from value `start` at an address as an array."""
+    size = wp.types.type_size_in_bytes(dtype)
+
+    @wp.func
+    def view(address: wp.uint64, start: int, count: int):  # type: ignore[no-untyped-def]  # Warp infers it
+        return wp.array(ptr=address + wp.uint64(size) * wp.uint64(start), shape=(count,), dtype=dtype)
+
+    return view
+
+
+floats_at, doubles_at, bytes_at = _view_of(wp.float32), _view_of(wp.float64), _view_of(wp.uint8)
+words_at, quads_at = _view_of(wp.int32), _view_of(wp.vec4i)
+"""Views of `count` values from value `start` at an address: float32, float64, bytes, words of 4 bytes and of 16."""

@@ -27,3 +27,5 @@ from sensorium.spec import NATIVE_SENSOR as NATIVE_SENSOR
 from sensorium.spec import SHAPES as SHAPES
 from sensorium.spec import TENDON_PATHS as TENDON_PATHS
 from sensorium.spec import Requirement as Requirement
+from sensorium.spec import contact_array as contact_array
+from sensorium.spec import contact_columns as contact_columns

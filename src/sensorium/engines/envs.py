@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute
-from sensorium.errors import ArgumentError, UnknownNameError, shown
+from sensorium.errors import ArgumentError, ConfigError, UnknownNameError, shown
 
 LONGEST_STEP, SHORTEST_STEP = 1e9, 1e-9
 """Longest and shortest time step of an engine, s."""
@@ -256,3 +256,18 @@ def restore(arrays: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor
                 )
             array.copy_(saved[name])
     return [name for name in arrays if name not in saved]
+
+
+def env_range(envs: slice | None, num_envs: int) -> range:
+    """Return the environments that a slice selects.
+
+    Raises:
+        ConfigError: they are not contiguous, or do not exist.
+    """
+    if envs is None:
+        return range(num_envs)
+    rows, limits = range(num_envs)[envs], range(-num_envs, num_envs + 1)
+    if rows.step != 1 or (envs.start or 0) not in limits or (envs.stop or 0) not in limits:
+        expected = f"a slice of step 1 within the {num_envs} environments"
+        raise ConfigError.single("Scene.publish", "envs", envs, expected)
+    return rows

@@ -18,7 +18,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.geometry.vectors import cross
+from sensorium.geometry.transforms import cross
 
 Array = NDArray[np.float64]
 

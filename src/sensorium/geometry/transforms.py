@@ -1,4 +1,4 @@
-"""Quaternions (w, x, y, z): as `wp.vec4` in kernels, of torch tensors, and on the host.
+"""Quaternions (w, x, y, z): as `wp.vec4` in kernels, of torch tensors, and on the host; products of vectors.
 
 `wp.quat` (xyzw) never crosses a kernel boundary.
 """
@@ -12,8 +12,6 @@ import torch
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-
-from sensorium.geometry.vectors import cross
 
 
 @wp.func
@@ -254,3 +252,11 @@ def compose(
     scalar = q[0] * p[0] - q[1:] @ p[1:]
     vector = q[0] * p[1:] + p[0] * q[1:] + cross(q[1:], p[1:])
     return tuple((np.asarray(pos, np.float64) + turned).tolist()), (float(scalar), *vector.tolist())
+
+
+def cross(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cross products of vectors `[..., 3]`: the bits of `np.cross`, which takes three times as long."""
+    (ax, ay, az), (bx, by, bz) = ((each[..., 0], each[..., 1], each[..., 2]) for each in (a, b))
+    found = np.empty(np.broadcast_shapes(a.shape, b.shape))
+    found[..., 0], found[..., 1], found[..., 2] = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+    return found

@@ -56,17 +56,19 @@ def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, 
     from sensorium.demo import hall
     from sensorium.engines.trajectory.engine import TrajectoryEngine
 
-    shapes = hall.shapes() if _is_name(world, (HALL,)) else world
-    return TrajectoryEngine(trajectory, TIME_STEP, num_envs=envs, world=shapes or (), device=device)
+    place: dict[str, Any] = {"world": world or ()}
+    if _is_name(world, (HALL,)):
+        place = {"world": hall.shapes(), "lighting": hall.lighting()}
+    return TrajectoryEngine(trajectory, TIME_STEP, num_envs=envs, device=device, **place)
 
 
-def drive_of(trajectory: str, world: str | None, max_gap: float | None) -> Drive:
+def drive_of(trajectory: str, world: str | None = None, **reading: Any) -> Drive:
     """Return a trajectory and a world by name or by file; the world is loaded later.
 
     Args:
         trajectory: file of the trajectory, or one of `PATHS`.
         world: file of the world, or `HALL`; None for an empty world.
-        max_gap: longest time between two poses of a file, s; None for the default of `Trajectory`.
+        reading: how to read a file, see `Trajectory.from_file`.
 
     Raises:
         ModelError: the file of the trajectory is missing or invalid.
@@ -76,7 +78,7 @@ def drive_of(trajectory: str, world: str | None, max_gap: float | None) -> Drive
 
     if _is_name(trajectory, PATHS):
         return Drive(trajectory, {"drone": hall.drone, "car": hall.car}[trajectory](), world)
-    return Drive(trajectory, Trajectory.from_file(trajectory, max_gap=max_gap), world)
+    return Drive(trajectory, Trajectory.from_file(trajectory, **reading), world)
 
 
 def _is_name(given: str | None, names: tuple[str, ...]) -> bool:

@@ -168,17 +168,18 @@ def tables_of(path: Path) -> list[Mapping[str, Any]]:
     """Return the tables of the sensors of a rig file, without importing the sensors.
 
     Raises:
-        ModelError: the file is missing, is not TOML, or has no sensors.
+        ModelError: the file is missing, is not TOML, or has neither sensors nor semantic labels.
     """
-    label, tables = f"rig file {str(path)!r}", _read(path).get("sensor", [])
+    label, content = f"rig file {str(path)!r}", _read(path)
+    tables = content.get("sensor", [])
     if isinstance(tables, dict):
         raise ModelError(
             f"{label}: got one [sensor] table, expected a list of them. Write [[sensor]], with two brackets."
         )
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ModelError(f"{label}: sensor: got {shown(tables, 60)}, expected [[sensor]] tables. {FIX}")
-    if not tables:
-        raise ModelError(f"{label}: got no sensor, expected at least one [[sensor]] table. {FIX}")
+    if not tables and "semantics" not in content:
+        raise ModelError(f"{label}: got no sensor, expected at least one [[sensor]] table, or [semantics]. {FIX}")
     return tables
 
 

@@ -77,7 +77,7 @@ class Simulation:
         """
         from sensorium.jobs.drives import TIME_STEP, drive_of
 
-        paths = {name: drive_of(name, None, None).trajectory for name in dict.fromkeys(self.job.paths)}
+        paths = {name: drive_of(name).trajectory for name in dict.fromkeys(self.job.paths)}
         for name, path in paths.items():
             if path.duration < self.job.episode_seconds - TIME_STEP / 2.0:
                 expected = f"at most {path.duration:g}, the duration of the path {name!r} in s"

@@ -1,34 +1,40 @@
-"""Memory of one sensor's measurement: the records, states, knobs and ring that its plan uses.
+"""Memory of one sensor's measurement: records, states, knobs and ring as its plan uses them; non-finite state.
 
 A clean sensor has one record: its measured data is its truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute
-from sensorium.compute.clock import Clock
+from sensorium.compute import AsyncCopy, Clock, Compute
+from sensorium.engines.base import Engine
+from sensorium.errors import NonFiniteStateWarning
 from sensorium.measurement.chain import NOISE, QUANTISE, WALK_AND_BIAS, ChainField, ChainTable
 from sensorium.measurement.counter import AccessCounter, SampleCounter
 from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
-from sensorium.measurement.stage_runs import StageRun, new_state, stage_runs
+from sensorium.measurement.stage_key import StageRun, new_state, stage_runs
 from sensorium.measurement.transport import DelayRing
 from sensorium.random import stream_key
 
 if TYPE_CHECKING:
     from sensorium.measurement.schedule import SampleGroup
     from sensorium.sensors.core.poses import CapturePoses
+
+NAN_VALUE = 4
+"""Flag of a mount whose true value is NaN; 1 is that of a state that is known not to be finite."""
 
 
 class SensorBuffers:
@@ -266,3 +272,95 @@ class SensorBuffers:
         tensors = [*self.tensors().values(), *self._snapshot, *self.scratch.tensors(), *shown]
         storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
         return sum(storages.values())
+
+
+class StateWatch:
+    """Warns where kernels flagged NaN or infinity in the engine's state.
+
+    On CUDA the host does not wait for the flags, so the warning is late by some control steps.
+
+    Args:
+        clock: clock with the flag that shows whether any sensor found non-finite state.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bad = AsyncCopy(clock.bad)
+        self._checked: int | None = None
+        self._reported: set[tuple[str, int]] = set()
+        self._found: list[tuple[SensorBuffers, AsyncCopy]] = []
+        self._found_at = (0, 0)
+
+    def forget(self, rows: torch.Tensor | None) -> None:
+        """Report the envs of a reset again if they fail; None means all."""
+        if rows is None:
+            self._reported.clear()
+        elif self._reported:
+            again = set((rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows).tolist())
+            self._reported = {(label, env) for label, env in self._reported if env not in again}
+
+    def invalidate(self, engine: Engine, sensors: Iterable[SensorBuffers]) -> None:
+        """Invalidate this tick's captures in environments whose state the simulator replaced, until their reset."""
+        replaced = engine.replaced()
+        if replaced is None:
+            return
+        for sensor in sensors:
+            if sensor.counter.is_current:
+                sensor.invalidate(replaced)
+
+    def report(self, sensors: Iterable[SensorBuffers]) -> None:
+        """Warn of non-finite engine state with env, body and tick, once per sensor and env until its next reset."""
+        clock = self._clock
+        if clock.bad.is_cuda:  # once per control step is sufficient
+            if self._checked == clock.control_tick:
+                return
+            self._checked = clock.control_tick
+        if self._found:
+            self._check()
+        elif self._take_bad():
+            self._found = [(sensor, AsyncCopy(sensor.bad)) for sensor in sensors]
+            for _, copy in self._found:
+                copy.start()
+            self._found_at = (clock.control_tick, clock.tick)
+            self._check()
+
+    def _take_bad(self) -> bool:
+        """Return whether a kernel found a non-finite state since the last call; on CUDA with a delay of some calls."""
+        arrived = self._bad.take()
+        found = arrived is not None and bool(arrived[0])
+        if self._bad.start() or found:
+            self._clock.bad.zero_()  # after the copy, in stream order
+        return found
+
+    def _check(self) -> None:
+        """Warn if the flags of all sensors have arrived."""
+        flags = []
+        for sensor, copy in reversed(self._found):
+            if (values := copy.take()) is None:  # copies arrive in order, so the last one suffices
+                return
+            flags.append((sensor, values))
+        self._found = []
+        begin, tick = self._found_at
+        messages, flagged = [], False
+        for sensor, values in reversed(flags):
+            for env, mount in np.argwhere((values == 1) | (values == NAN_VALUE)).tolist():
+                flagged = True
+                if (sensor.plan.label, env) in self._reported:
+                    continue
+                self._reported.add((sensor.plan.label, env))
+                body = sensor.body_at_fault(env, mount)
+                where = f"in env {env}, body {body!r}, at tick {tick}; its samples are marked invalid until"
+                messages.append(
+                    f"sensor {sensor.plan.label!r}: the engine's state is not finite {where} the state is finite again "
+                    f"(reset env {env})"
+                    if values[env, mount] == 1
+                    else f"sensor {sensor.plan.label!r}: its true value is NaN {where} it is a number; either the "
+                    "engine's state is not finite, or a hook of the sensor divides by 0 or the like"
+                )
+        if not flagged:
+            messages.append(
+                f"the engine's state was not finite for a moment between the control steps at ticks {begin} and "
+                f"{tick}; the samples of that moment are marked invalid"
+            )
+        for message in messages:
+            warnings.warn(message, NonFiniteStateWarning, stacklevel=5)

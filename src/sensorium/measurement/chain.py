@@ -28,7 +28,7 @@ from sensorium.compute import (
     tick_now,
     ticks_after,
 )
-from sensorium.compute.addresses import floats_at, words_at
+from sensorium.compute.rows import floats_at, words_at
 from sensorium.measurement.knobs import KnobTable
 from sensorium.random import normal_table, word_to_normal
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import warp as wp
 
-from sensorium.compute.addresses import bytes_at, words_at
+from sensorium.compute.rows import bytes_at, words_at
 from sensorium.errors import UnknownNameError
 from sensorium.spec import DTYPES, FieldSpec
 

@@ -22,9 +22,8 @@ from sensorium.compute.exclusive import SceneGuard, exclusive
 from sensorium.compute.program import Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
-from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.buffers import SensorBuffers, StateWatch
 from sensorium.measurement.counter import NEVER, AccessCounter
-from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
 from sensorium.spec import Requirement
 
@@ -121,7 +120,7 @@ class Schedule:
 
     def __init__(self, engine: Engine, compute: Compute, clock: Clock, guard: SceneGuard) -> None:
         self.engine, self.compute, self.clock, self._guard = engine, compute, clock, guard
-        self.health = StateWatch(compute, clock)
+        self.health = StateWatch(clock)
         self._members: list[SensorBuffers] = []
         self._groups: list[SampleGroup] = []
         self._captured: list[SensorBuffers] = []

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, Vec3, bad, in_unit, must, name_in
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within
-from sensorium.errors import ConfigError, Fault, nearest
+from sensorium.errors import ConfigError, Fault, RegistrationError, nearest
 from sensorium.measurement.stage_cfg import Stages
 from sensorium.random import Normal
 from sensorium.spec import kind_of
@@ -230,6 +230,13 @@ Selector = str | ObjRef | None
 Selectors = str | ObjRef | tuple[str | ObjRef, ...] | None
 
 
+def one_place(value: Any) -> Any:
+    """Reject a plural selector; a validator for sensors with one mount."""
+    if value is not None:
+        raise bad("one mount", "Add one sensor for each mount.")
+    return value
+
+
 class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
     """Sensor with a mount. Give exactly one selector.
 
@@ -295,6 +302,15 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
                 fix = "Name an element that moves, not the world." if is_world else ""
                 faults.append(Fault(selector, repr(data[selector]), f"{what}, by one of {', '.join(selectors)}", fix))
         self._init_with(data, faults)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name in SELECTORS[:-1]:  # configs of Isaac Lab give a default for prim_path
+            if vars(cls).get(name) is not None:
+                raise RegistrationError(
+                    f"{cls.__qualname__}.{name} replaces a selector of MountedSensorCfg, which says where the sensor "
+                    f"is mounted. Give the field another name, such as {name}_name."
+                )
+        super().__init_subclass__(**options)
 
     @property
     def selector(self) -> tuple[str, Any]:

@@ -123,6 +123,25 @@ class StageCfg(Cfg):
         """
         raise NotImplementedError(f"{type(self).__name__} does not define observe")
 
+    def bias(self, field: str, state: Mapping[str, Tensor], key: StageKey) -> Tensor | None:
+        """Return what the stage added to a field at the newest sample whatever the value, for recordings of states.
+
+        Args:
+            field: one of the altered fields.
+            state: the declared states.
+            key: times of this sample.
+
+        Returns:
+            In the field's unit, `[env, column]` or `[1, column]`; None if it adds nothing, the default.
+
+        Raises:
+            ConfigError: the stage has the place ``"bias"`` and does not define this method.
+        """
+        if self.place == "bias":
+            fix = "Define the method `bias` in the stage, or record without states."
+            raise ConfigError.single(key.sensor, "stages", kind_of(type(self)), "stages whose bias is known", fix)
+        return None
+
     def reset(self, state: Mapping[str, Tensor], key: StageKey) -> None:
         """Set the states of the envs in `key.mask` for a new episode; by default to zero."""
         for tensor in state.values():

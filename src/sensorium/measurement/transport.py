@@ -32,8 +32,8 @@ from sensorium.compute import (
     tick_now,
     ticks_after,
 )
-from sensorium.compute.addresses import quads_at, words_at
 from sensorium.compute.clock import MAX_TICKS, Clock
+from sensorium.compute.rows import quads_at, words_at
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, has_arrived
 from sensorium.measurement.counter import SampleCounter

@@ -18,7 +18,7 @@ import warp as wp
 from sensorium.compute import SAMPLE, Rows, is_first, kernel, masked_tid, mode_now
 from sensorium.compute.graph import launching
 from sensorium.compute.program import Call, Segment
-from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.buffers import NAN_VALUE, SensorBuffers
 from sensorium.measurement.chain import EVERYTHING, NOISE, QUANTISE, WALK_AND_BIAS, ChainTable
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record, copy_word, words_of
@@ -56,7 +56,9 @@ def _flag_nan(
     env, block = masked_tid(rows)
     for column in range(block * 64, wp.min(block * 64 + 64, columns)):
         if wp.isnan(values[env, column]):
-            bad[env, column * bad.shape[1] / columns] = wp.uint8(1)
+            mount = column * bad.shape[1] / columns
+            if bad[env, mount] == wp.uint8(0):
+                bad[env, mount] = wp.static(wp.uint8(NAN_VALUE))
             any_bad[0] = 1
 
 

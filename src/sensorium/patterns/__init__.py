@@ -13,15 +13,20 @@ from sensorium.patterns.base import (
     Rays,
     parse_pattern,
 )
-from sensorium.patterns.bpearl import BpearlPatternCfg, bpearl_pattern
 from sensorium.patterns.grid import GridPatternCfg, grid_pattern
-from sensorium.patterns.lidar import LidarPatternCfg, lidar_pattern
+from sensorium.patterns.lidar import (
+    BpearlPatternCfg,
+    LidarPatternCfg,
+    SphericalPatternCfg,
+    bpearl_pattern,
+    lidar_pattern,
+    spherical_pattern,
+)
 from sensorium.patterns.mirror import RotatingMirrorPatternCfg
 from sensorium.patterns.pinhole import ImagePlanePatternCfg, PinholeCameraPatternCfg, pinhole_camera_pattern
 from sensorium.patterns.ring import Ring, RingPatternCfg, ring_pattern
 from sensorium.patterns.risley import RisleyPatternCfg
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable, TablePatternCfg, window
-from sensorium.patterns.spherical import SphericalPatternCfg, spherical_pattern
 from sensorium.patterns.spinning import SpinningPatternCfg
 from sensorium.patterns.taxels import (
     TaxelLayout,

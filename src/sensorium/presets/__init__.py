@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from sensorium.errors import UnknownNameError
@@ -118,7 +118,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     """Build the config of a device: the preset's fields, overridden by the given fields.
 
     - Given knobs replace single knobs: ``gyro_noise_density=0`` keeps the accelerometer's noise.
-    - ``fields=("lin_acc_b",)`` omits the knobs of other data fields.
+    - ``fields=("lin_acc_b",)``, and ``data_types=("rgb",)`` of a camera, omit the knobs and the stages of other fields.
     - ``update_period`` replaces the preset's rate, and noise densities keep their meaning.
     - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
 
@@ -141,18 +141,30 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     base = preset_fields(name)
     if "update_period" in fields:
         base.pop("rate_hz", None)
-    wanted = fields.get("fields")
-    if isinstance(wanted, list | tuple):
-        _select(base, {str(field) for field in wanted})
+    for option in ("fields", "data_types"):
+        if isinstance(wanted := fields.get(option), list | tuple):
+            _select(base, _sources(map(str, wanted)))
     given = dict(fields)
     _yield_knobs(base, given, cfg_class.knob_prefixes())
     return cfg_class(**{**base, **given})
 
 
+def _sources(wanted: Iterable[str]) -> set[str]:
+    """Return the wanted fields, and those from which a camera derives them."""
+    from sensorium.cameras.camera_data import ALIASES, DISTANCES
+
+    found = {ALIASES.get(field, field) for field in wanted}
+    colours = {"linear_rgb"} if found & {"rgb", "rgba"} else set()
+    distances = {*DISTANCES} if found & {*DISTANCES, "points_b"} else set()
+    return found | colours | distances
+
+
 def _select(base: dict[str, Any], wanted: set[str]) -> None:
-    """Remove the entries of a preset that refer to data fields which are not wanted."""
+    """Remove the knobs and stages of a preset that refer to data fields which are not wanted."""
+    from sensorium.cfg import COLUMN_KNOBS
+
     for knob, amounts in list(base.items()):
-        if isinstance(amounts, dict):
+        if knob in COLUMN_KNOBS and isinstance(amounts, dict):
             kept = {field: amount for field, amount in amounts.items() if field in wanted}
             base.pop(knob)
             base |= {knob: kept} if kept else {}

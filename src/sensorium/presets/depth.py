@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sensorium.cameras.stages.depth_kinect import KinectDepth
-from sensorium.cameras.stages.depth_stereo import StereoDepth
+from sensorium.cameras.stages.depth_stereo import KinectDepth, StereoDepth
 from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.presets.info import DEVICES as TABLES
 from sensorium.spec import kind_of

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from sensorium.errors import ModelError
+from sensorium.errors import ModelError, file_kind
 from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 
@@ -209,7 +209,8 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
     try:
         check_regular(Path(text))
         if not is_npz(Path(text)):
-            raise ModelError(f"{text!r} is not a recording in an npz file. {WRITE_IT}")
+            kind = file_kind(Path(text)).partition(".")[0]
+            raise ModelError(f"{text!r} is not a recording in an npz file{kind and f', but {kind}'}. {WRITE_IT}")
         file = zipfile.ZipFile(text)
     except ModelError:
         raise

@@ -17,6 +17,7 @@ import zstandard
 from mcap.records import Schema
 from ruamel.yaml import YAML
 
+from sensorium.errors import ModelError, file_kind
 from sensorium.record.archive import check_regular
 from sensorium.record.mcap_file import McapFile
 
@@ -94,6 +95,9 @@ class SqliteBag:
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         check_regular(path)
+        kind = file_kind(path)
+        if "SQLite" not in kind:
+            raise ModelError(f"{str(path)!r} is {kind or 'not a SQLite file, as its name says'}")
         # a writer that was killed leaves its last messages in a second file, which SQLite creates unless told not to
         mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
         uri = f"{path.resolve().as_uri()}?mode={mode}"

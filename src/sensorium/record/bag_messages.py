@@ -6,15 +6,18 @@ A message is an object with an attribute per field, as `rosbags` returns it.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from sensorium.readings import Array, read_only
+from sensorium.record.calibration import centred
 from sensorium.record.ros2.rays import POINT_TYPES
 from sensorium.spec import DEFAULT_AXES, FieldSpec, Kind, Role
 
@@ -22,12 +25,18 @@ JOINT_STATE = "sensor_msgs/msg/JointState"
 VECTORS = ("geometry_msgs/msg/Vector3", "geometry_msgs/msg/Point", "geometry_msgs/msg/Point32")
 SKIPPED = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time", "builtin_interfaces/msg/Duration")
 JOINT_UNITS = {"position": "rad", "velocity": "rad/s", "effort": "N m"}
-PIXELS = {
-    "mono8": ("u1", 1), "8UC1": ("u1", 1), "rgb8": ("u1", 3), "bgr8": ("u1", 3), "8UC3": ("u1", 3),
-    "rgba8": ("u1", 4), "bgra8": ("u1", 4), "8UC4": ("u1", 4), "mono16": ("u2", 1), "16UC1": ("u2", 1),
-    "rgb16": ("u2", 3), "32FC1": ("f4", 1), "32FC3": ("f4", 3), "64FC1": ("f8", 1), "32SC1": ("i4", 1),
-}  # fmt: skip
-"""Encoding of an image -> element type and number of channels."""
+CHANNELS = {"mono": 1, "rgb": 3, "bgr": 3, "rgba": 4, "bgra": 4}
+"""Start of the name of an encoding of 8 or 16 bits -> number of channels."""
+BAYER = {"bayer_rggb": "rggb", "bayer_bggr": "bggr", "bayer_gbrg": "gbrg", "bayer_grbg": "grbg"}
+"""Start of the name of an encoding -> colours of the first two pixels of the first row, then of the second row. OpenCV
+names the same pattern after the second and third pixel of the second row: ``bayer_rggb8`` is its ``BayerBG``."""
+YUV = {"yuv422": (1, 0, 2), "uyvy": (1, 0, 2), "yuv422_yuy2": (0, 1, 3), "yuyv": (0, 1, 3)}
+"""Encoding -> places of the first Y, of U and of V among the four bytes of two pixels."""
+YUV_TO_RGB = np.array([[255 / 219, 0.0, 1.402 * 255 / 224],
+                       [255 / 219, -0.344136 * 255 / 224, -0.714136 * 255 / 224],
+                       [255 / 219, 1.772 * 255 / 224, 0.0]], np.float32)  # fmt: skip
+"""Colours of Y - 16, U - 128 and V - 128. Source: ITU-R BT.601, with 8 bits of limited range."""
+_ELEMENT = re.compile(r"(8|16|32|64)([USF])C(\d+)|([a-z_]+?)(8|16)")
 MAX_POINTS = 2**20
 """Stated capacity of clouds; their number of points is not limited."""
 IMAGE, POINTS = ("height", "width", "channel"), ("height", "width", "xyz")
@@ -249,10 +258,36 @@ def _cloud(message: Any) -> Iterator[Value]:
             yield _value(name, points[name], axes=IMAGE[:2] if is_image else ("event",))
 
 
+def _element(encoding: str) -> tuple[str, int]:
+    """Return element type and number of channels of an encoding.
+
+    Raises:
+        Unreadable: it is unknown.
+    """
+    if encoding in YUV:
+        return "u1", 2
+    if match := _ELEMENT.fullmatch(encoding):
+        bits, kind, count, name, depth = match.groups()
+        channels = int(count or 0) if bits else 1 if name in BAYER else CHANNELS.get(name, 0)
+        dtype = f"{ {'U': 'u', 'S': 'i', 'F': 'f'}[kind or 'U'] }{int(bits or depth) // 8}"
+        if channels and dtype != "f1":
+            return dtype, channels
+    raise Unreadable(f"its encoding is {encoding!r}")
+
+
+def _livox(message: Any) -> Iterator[Value]:
+    dtype = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("reflectivity", "u1"), ("tag", "u1"), ("line", "u1"),
+             ("offset_time", "u4")]  # fmt: skip
+    points = np.fromiter(map(attrgetter(*(name for name, _ in dtype)), message.points), dtype, len(message.points))
+    xyz = np.stack([points[name] for name in "xyz"], axis=-1)
+    yield _value("points_b", xyz, "m", "point", "sensor", ("event", "xyz"))
+    for name, _ in dtype[3:]:
+        yield _value(name, points[name], "ns" if name == "offset_time" else "", axes=("event",))
+    yield _value("timebase", np.uint64(message.timebase), "ns")
+
+
 def _image(message: Any) -> Iterator[Value]:
-    if message.encoding not in PIXELS:
-        raise Unreadable(f"its encoding is {message.encoding!r}")
-    dtype, channels = PIXELS[message.encoding]
+    dtype, channels = _element(message.encoding)
     dtype = (">" if message.is_bigendian else "<") + dtype
     size = np.dtype(dtype).itemsize
     data = np.ascontiguousarray(message.data)
@@ -269,7 +304,11 @@ def _pixels(pixels: Array, encoding: str) -> Value:
     """Return an image; distances are in m, with +inf where there is none."""
     if not pixels.size:
         raise Unreadable("it has no pixels")
-    if encoding.startswith("bgr"):
+    if encoding in YUV:
+        pixels = _from_yuv(pixels, *YUV[encoding])
+    elif encoding[:10] in BAYER:
+        pixels = _demosaiced(pixels[..., 0], BAYER[encoding[:10]])
+    elif encoding.startswith("bgr"):
         pixels = pixels[..., [2, 1, 0, *range(3, pixels.shape[-1])]]
     if encoding == "16UC1":
         depth = np.where(pixels == 0, np.float32(np.inf), pixels.astype(np.float32) * np.float32(1e-3))
@@ -280,12 +319,54 @@ def _pixels(pixels: Array, encoding: str) -> Value:
     return _value("image", pixels, "1", "image", axes=IMAGE)
 
 
+def _from_yuv(pixels: Array, y: int, u: int, v: int) -> Array:
+    """Return the colours of an image that has U and V once for two pixels, uint8 `[row, column, 3]`."""
+    height, width, _ = pixels.shape
+    if width % 2:
+        raise Unreadable(f"it has {width} columns, and two of them share their colour")
+    pairs = pixels.reshape(height, width // 2, 4)
+    yuv = np.stack([pairs[..., [y, y + 2]], *(pairs[..., [place, place]] for place in (u, v))], axis=-1)
+    shifted = yuv.reshape(height, width, 3).astype(np.float32) - np.array([16, 128, 128], np.float32)
+    shifted[..., 0] = np.maximum(shifted[..., 0], 0.0)  # values below 16 are black
+    colours = shifted @ YUV_TO_RGB.T
+    out: Array = np.clip(np.rint(colours), 0, 255).astype(np.uint8)
+    return out
+
+
+def _demosaiced(mosaic: Array, pattern: str) -> Array:
+    """Return the colours of an image `[row, column]` that has one per pixel, `[row, column, 3]`.
+
+    Missing colours are means of the nearest two or four pixels that have them, rounded half up.
+    """
+    height, width = mosaic.shape
+    if min(height, width) < 2:
+        raise Unreadable(f"it has {height} x {width} pixels, and a pattern of colours has 2 x 2")
+    out = np.empty((height, width, 3), mosaic.dtype)
+    for channel, letter in enumerate("rgb"):
+        known = np.zeros((2, height, width))
+        for place in (place for place, each in enumerate(pattern) if each == letter):
+            known[:, place // 2 :: 2, place % 2 :: 2] = 1.0
+        known[0] *= mosaic
+        padded = np.pad(known, ((0, 0), (1, 1), (1, 1)))
+        corner = 0.0 if letter == "g" else 1.0  # green pixels have others at their corners
+        weights = np.array([[corner, 2.0, corner], [2.0, 4.0, 2.0], [corner, 2.0, corner]])
+        total = sum(weights[i, j] * padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3))
+        out[..., channel] = np.floor(total[0] / total[1] + 0.5)
+    return out
+
+
 def _compressed(message: Any) -> Iterator[Value]:
-    """Yield the image in a file; depth images of compressed_depth_image_transport have a header before a PNG file."""
+    """Yield the image in a file.
+
+    Depth images of compressed_depth_image_transport have a header of 12 bytes before a PNG file: the number of the
+    format, and A and B as float32. Those of 32FC1 hold p = A / depth + B, rounded, and 0 for no depth.
+    """
     data, encoding = bytes(message.data), message.format.partition(";")[0].strip()
-    if "compressedDepth" in message.format:
-        if encoding != "16UC1":
+    is_depth, a, b = "compressedDepth" in message.format, 0.0, 0.0
+    if is_depth:
+        if encoding not in ("16UC1", "32FC1"):
             raise Unreadable(f"its format is {message.format!r}")
+        a, b = np.frombuffer(data, "<f4", 2, 4)
         data = data[12:]
     pillow: Any = import_module("PIL.Image")
     try:
@@ -293,18 +374,23 @@ def _compressed(message: Any) -> Iterator[Value]:
         pixels = np.asarray(image.convert("RGB") if image.mode in ("P", "CMYK", "YCbCr") else image)
     except OSError:  # such as a frame of a video
         raise Unreadable(f"its format is {message.format!r}") from None
-    if PIXELS.get(encoding, ("u1", 1))[0] != "u1" and pixels.dtype.itemsize == 1:  # JPEG, or colours of 16 bits
+    if pixels.dtype.itemsize == 1 and (
+        is_depth or encoding == "16UC1" or encoding.endswith("16")
+    ):  # JPEG, or colours of 16 bits
         raise Unreadable(f"its format is {message.format!r}, and its pixels have 8 bits")
     wide = pixels[..., None] if pixels.ndim == 2 else pixels
-    yield _pixels(wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide, "16UC1" if encoding == "16UC1" else "")
+    wide = wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide
+    if is_depth and encoding == "32FC1":
+        with np.errstate(divide="ignore"):
+            wide = np.where(wide == 0, np.float32(np.nan), a / (wide.astype(np.float32) - b))
+    is_mosaic = (
+        encoding[:10] in BAYER and wide.shape[-1] == 1
+    )  # otherwise colours are red first, as Pillow returns them
+    yield _pixels(wide, encoding if encoding == "16UC1" or is_depth or is_mosaic else "")
 
 
 def _camera_info(message: Any) -> Iterator[Value]:
-    yield _value("intrinsic_matrices", np.asarray(message.k).reshape(3, 3), "px", axes=("row", "column"))
-
-
-def _transforms(message: Any) -> Iterator[Value]:
-    raise Unreadable("transforms of several frames are not readings of a sensor")
+    yield _value("intrinsic_matrices", centred(np.reshape(message.k, (3, 3)), 1.0), "px", axes=("row", "column"))
 
 
 _TYPES: dict[str, Callable[[Any], Iterator[Value]]] = {
@@ -321,7 +407,10 @@ _TYPES: dict[str, Callable[[Any], Iterator[Value]]] = {
         "TwistWithCovarianceStamped": _twist, "Pose": _pose, "PoseStamped": _pose,
         "PoseWithCovarianceStamped": _pose, "TransformStamped": _transform,
     }.items()},
-    "nav_msgs/msg/Odometry": _odometry, "tf2_msgs/msg/TFMessage": _transforms,
+    **{f"{package}/msg/CustomMsg": _livox for package in (
+        "livox_ros_driver", "livox_ros_driver2", "livox_interfaces", "livox_interfaces2",
+    )},
+    "nav_msgs/msg/Odometry": _odometry,
 }  # fmt: skip
 """Message type -> fields of its messages; other types have all their numbers."""
 

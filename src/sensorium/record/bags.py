@@ -1,7 +1,7 @@
 """Replay of ROS 2 bags of other programs: MCAP files, SQLite files, and folders with `metadata.yaml`.
 
 Each topic becomes a sensor with one environment, and each message a reading. A topic of joint states becomes a sensor
-per set of joints. Ticks are ns since the first message of the bag.
+per set of joints, and the topics of transforms a sensor per frame. Ticks are ns since the first message of the bag.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.record.bag_frames import TRANSFORMS, FrameTree, frame_of
 from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
 from sensorium.record.replay import Replay
 from sensorium.spec import snake_case
@@ -40,7 +41,7 @@ MAX_NOTED = 300
 
 @dataclass(slots=True)
 class _Sensor:
-    """Messages of one topic; of joint states those with the same joints."""
+    """Messages of one topic; of joint states those with the same joints, of transforms those that move one frame."""
 
     connections: list[Connection]
     joints: list[str]
@@ -60,7 +61,8 @@ class BagReplay(Replay):
     """Open ROS 2 bag of another program; see `Replay`.
 
     `description.sensors` has one sensor per topic, named after the topic without its leading slash. Messages of a topic
-    with other joints than the first are the sensors ``TOPIC.2`` and so on. Readings have no ground truth. Times start
+    with other joints than the first are the sensors ``TOPIC.2`` and so on. Transforms are the sensors ``tf/FRAME`` with
+    the poses of a frame in the root of its tree. Readings have no ground truth. Times start
     at 0. Readings with impossible contents, such as a rotation of zeros, are not valid, and `unread` names the reason.
 
     Args:
@@ -94,6 +96,8 @@ class BagReplay(Replay):
         """Topic -> sorted names of the joints in a message, empty for other messages -> sensor."""
         self._joints: dict[int, dict[bytes, tuple[str, ...]]] = {}
         """Size of encoded names of joints, bytes -> encoded names -> sorted names."""
+        self._frames: dict[str, FrameTree] = {}
+        """Start of the topics of transforms, which namespaces share -> their frames."""
         self._found: dict[str, _Sensor] = {}
         try:
             self._bag = self._guarded(lambda: Bag(self.path, self._stack))
@@ -190,9 +194,15 @@ class BagReplay(Replay):
                 same.append(each)
         self._topics = {name: {} for name in topics}
         for name, connections in topics.items():
-            self._find_sensors(name, connections)
+            if connections[0].type == TRANSFORMS:
+                self._read_transforms(name, connections)
+            else:
+                self._find_sensors(name, connections)
+        for start, frames in self._frames.items():
+            self._find_frames(start, frames)
         if self.unread and not self._found:
-            raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
+            reasons = "; ".join(map(": ".join, self.unread.items()))
+            raise self._error(f"no topic has readable messages: {reasons}. Record messages of ROS 2 in CDR")
         newest = self._newest(self._found, self._length)
         self._align(newest)
         for name, sensor in self._found.items():
@@ -246,6 +256,45 @@ class BagReplay(Replay):
         if reason and not sensors:
             self._note(connections[0], reason)
 
+    def _read_transforms(self, topic: str, connections: list[Connection]) -> None:
+        """Read all transforms of a topic."""
+        start, _, last = topic.rpartition("/")
+        frames, is_empty = self._frames.setdefault(start, FrameTree()), True
+        for connection, tick, data in self._whole(connections):
+            try:
+                transforms = self._decoded(connection, data).transforms
+            except Unreadable as error:
+                self._note(connection, f"some messages: {error}")
+                continue
+            for each in transforms:
+                frames.add(each, connection, tick, is_static=last == "tf_static")
+                is_empty = False
+        if is_empty:
+            self._note(connections[0], "it has no transforms")
+
+    def _find_frames(self, start: str, frames: FrameTree) -> None:
+        """Describe the sensor of each frame."""
+        frames.connect()
+        for frame, flaw in frames.flaws.items():
+            self._note(frames.links[frame].connection, f"{frame}: {flaw}")
+        for driver, followers in frames.followers.items():
+            link = frames.links[driver]
+            tick, transform = link.first
+            topic = link.connection.topic.strip("/")
+            for frame in followers:
+                name = "/".join(filter(None, (start, "tf", frame)))
+                while name in self._topics or name in self._found:
+                    name += ".2"
+                about = {
+                    "kind": snake_case(TRANSFORMS.rpartition("/")[2]),
+                    "fields": [value.spec.to_dict() for value in values_of(transform)],
+                    "cfg": {"type": TRANSFORMS, "frame_id": frames.root(frame)},
+                }
+                self._topics[topic][frame,] = name
+                connections = [each for each in self._stores if each.topic.strip("/") == topic]
+                first = tick, stamp_of(transform)
+                self._found[name] = _Sensor(connections, [], about, tick, first, len(link.stamps))
+
     def _align(self, newest: Mapping[str, Raw]) -> None:
         """Set the clocks: that of the bag, one for dates of another time, and one for times without date.
 
@@ -269,24 +318,28 @@ class BagReplay(Replay):
         self.start_ns = self._first_ns if is_wall or not clocks else max(clocks.values())
 
     def _decoded(self, connection: Connection, data: Any) -> Any:
-        """Return a message.
+        """Return a message; of a frame and a transform, the transform of this frame in its root.
 
         Raises:
-            Unreadable: it does not fit its definition.
+            Unreadable: it does not fit its definition, or there is no pose at this time.
         """
+        if isinstance(data, tuple):
+            return self._frames[connection.topic.strip("/").rpartition("/")[0]].placed(*data)
         try:
             return self._stores[connection].deserialize_cdr(data, connection.type)
         except Exception as error:  # rosbags and struct raise many kinds
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
 
     def _key(self, connection: Connection, data: Any) -> tuple[str, ...]:
-        """Return the sorted names of the joints in a message, which is decoded if they are new; empty for other types.
+        """Return the sorted names of the joints in a message, or the name of a frame; empty for other types.
+
+        Messages with unknown joints are decoded.
 
         Raises:
             Unreadable: it does not fit its definition.
         """
         if connection.type != JOINT_STATE:
-            return ()
+            return data[:1] if isinstance(data, tuple) else ()
         order: Literal["little", "big"] = "little" if data[1:2] == b"\1" else "big"
         start = 16 + int.from_bytes(data[12:16], order)  # after the time stamp and the name of the frame
         start += -start % 4
@@ -366,7 +419,19 @@ class BagReplay(Replay):
         return ""
 
     def _raw(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
-        """Yield the messages of a span of ticks."""
+        """Yield the messages of a span of ticks; of transforms, those of each frame that they move, and its name."""
+        for connection, tick, data in self._whole(connections, first, last):
+            if connection.type != TRANSFORMS:
+                yield connection, tick, data
+                continue
+            frames = self._frames[connection.topic.strip("/").rpartition("/")[0]]
+            with suppress(Unreadable):  # noted when the bag was opened
+                for each in self._decoded(connection, data).transforms:
+                    for frame in frames.followers.get(frame_of(each), ()):
+                        yield connection, tick, (frame, each)
+
+    def _whole(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
+        """Yield the messages of a span of ticks as they are in the bag."""
         start = self._first_ns
         messages = self._bag.messages(connections, start + first, start + (self._length if last is None else last))
         while (found := self._guarded(lambda: next(messages, None))) is not None:
@@ -378,6 +443,8 @@ class BagReplay(Replay):
         counts: dict[str, int] = {}
         frame, before, wanted = 0, -1, self._wanted(names)
         for raw in self._raw(self._connections_of(wanted), self._tick(start), self._tick(end)):
+            if isinstance(raw[2], tuple) and self._name_of(raw) not in wanted:  # most frames move at each transform
+                continue
             reading = self._reading(*raw, counts)
             if reading is not None and reading.name in wanted:
                 frame, before = frame + (reading.tick != before), reading.tick
@@ -401,7 +468,7 @@ class BagReplay(Replay):
         name = self._topics[connection.topic.strip("/")][key]
         sensor = self._found[name]
         counts[name] = number = counts.get(name, 0) + 1
-        if key and message.name != sensor.joints:
+        if sensor.joints and message.name != sensor.joints:
             order = [message.name.index(joint) for joint in sensor.joints]
             values = [replace(value, array=read_only(value.array[order])) for value in values]
         if flaw := flaw_of(message, values):

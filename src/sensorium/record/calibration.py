@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import Any
 
+import numpy as np
+
+from sensorium.readings import Array
 from sensorium.spec import FieldSpec
 
 # Lenses ---------------------------------------------------------------------------------------------------------------
@@ -49,6 +52,21 @@ def distortion_of(cfg: Mapping[str, Any]) -> Distortion | None:
     return None
 
 
+def centred(matrices: Array, sign: float = -1.0) -> Array:
+    """Return intrinsic matrices `[..., 3, 3]`, px, as ROS, OpenCV and Kalibr have them, float64.
+
+    There the centre of the first pixel is at (0, 0), and in `intrinsic_matrices` at (0.5, 0.5). Sources: ROS's
+    `image_geometry`, OpenCV's `projectPoints`.
+
+    Args:
+        matrices: intrinsic matrices.
+        sign: 1.0 converts in the opposite direction.
+    """
+    out = np.array(matrices, np.float64)
+    out[..., :2, 2] += 0.5 * sign
+    return out
+
+
 # Noise ----------------------------------------------------------------------------------------------------------------
 
 
@@ -80,9 +98,7 @@ def noise_of(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: flo
     found = {"noise": 0.0, "random_walk": 0.0}
     for knob, factor in (("noise", rate_hz and rate_hz**-0.5), ("random_walk", sqrt(rate_hz))):
         for name, scale in ((knob, factor), (f"{knob}_density", 1.0)):
-            amount = cfg.get(f"{prefix}_{name}", cfg.get(name))
-            if isinstance(amount, Mapping) and not _is_drawn(amount):
-                amount = amount.get(field.name, amount.get(prefix))
+            amount = _amount(cfg, field, prefix, name)
             if amount is None:
                 continue
             value = _number(amount, f"{field.name}, {name}", notes)
@@ -99,6 +115,37 @@ def noise_of(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: flo
                 f"correlation time of {stage['tau']:g} s"
             )
     return NoiseModel(found["noise"], found["random_walk"], notes)
+
+
+def white_variances(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: float) -> Array | None:
+    """Return the variance of the white noise and of the quantisation of one sample, float64 `[column]`.
+
+    It is noise^2 + noise_density^2 rate + resolution^2 / 12; the last term is that of an error which is uniform within
+    one step (Widrow & Kollar, Quantization Noise, 2008). Biases and walks are not included. None if a knob is drawn per
+    environment.
+
+    Args:
+        cfg: config of the sensor, JSON types.
+        field: the field, without the mount axis.
+        prefix: its prefix in names of knobs, e.g. ``"gyro"``; empty for none.
+        rate_hz: samples per second.
+    """
+    total = np.zeros(field.columns)
+    for name, factor in (("noise", 1.0), ("noise_density", rate_hz), ("resolution", 1.0 / 12.0)):
+        amount = _amount(cfg, field, prefix, name)
+        if _is_drawn(amount):
+            return None
+        if amount is not None:
+            total += np.square(np.asarray(amount, np.float64).reshape(-1)) * factor
+    return total
+
+
+def _amount(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, name: str) -> Any:
+    """Return the amount of a knob for a field; None without one."""
+    amount = cfg.get(f"{prefix}_{name}", cfg.get(name))
+    if isinstance(amount, Mapping) and not _is_drawn(amount):
+        amount = amount.get(field.name, amount.get(prefix))
+    return amount
 
 
 def _is_drawn(amount: Any) -> bool:

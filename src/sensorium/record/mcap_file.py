@@ -26,7 +26,7 @@ from mcap import records
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 
-from sensorium.errors import ModelError
+from sensorium.errors import ModelError, file_kind
 from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 from sensorium.record.archive import check_regular
@@ -138,9 +138,8 @@ class McapFile:
             self._metadata: dict[str, tuple[int, int]] = {}
             """Name -> place and size of the contents."""
             if self.size < len(MAGIC) or self.read(0, len(MAGIC)) != MAGIC:
-                raise self.error(
-                    "it is not an MCAP file. Open an npz file with sensorium.record.load or sensorium.open"
-                )
+                kind = file_kind(Path(self.path)).rstrip(".") or "not an MCAP file. Give a recording, or a bag of ROS 2"
+                raise self.error(f"it is {kind}")
             opcode, place, length = self._at(len(MAGIC))
             if opcode != Opcode.HEADER:
                 raise self.error("it has no header")

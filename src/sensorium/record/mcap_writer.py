@@ -189,6 +189,8 @@ class McapWriter:
         self.path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
         self.collect: Callable[[Sequence[Part]], None] = lambda parts: None
         """Function that adds messages to a closed chunk with these parts; called by a thread, which holds `lock`."""
+        self.writes_collected = False
+        """Whether parts with `about` are not written: they are input of `collect` only."""
         self.error: Exception | None = None
         file: Any = open(self.path, "ab", buffering=0) if self._owns else path
         self._file = file
@@ -456,6 +458,8 @@ class McapWriter:
             self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
             chunk.error = error
+        if self.writes_collected:
+            chunk.parts = [part for part in chunk.parts if part.about is None]
         self._collecting = None
 
     def _fail(self, error: Exception) -> None:
@@ -465,6 +469,8 @@ class McapWriter:
         self.changed.notify_all()
 
     def _append_chunk(self, chunk: Chunk) -> None:
+        if not chunk.buffers:
+            return
         name, size = chunk.compression.encode(), sum(map(len, chunk.buffers))
         times = chunk.index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)

@@ -15,22 +15,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, ScheduleError, SensoriumWarning, shown
-from sensorium.readings import Array, Reading, read_only
+from sensorium.readings import Array, Reading, SceneDescription, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
+    from sensorium.readings import SceneDescription
     from sensorium.record.chunks import Part
     from sensorium.record.mcap_writer import McapWriter
+    from sensorium.record.ros2 import ImageFormat
     from sensorium.record.ros2_track import Ros2Track
     from sensorium.record.rows import LogRows, SensorRows
     from sensorium.scene import Scene
+    from sensorium.scene.states import SensorStates
 
 FORMAT = "1"
 """Version of the contents of a recording."""
@@ -202,11 +205,16 @@ class Recorder:
         sensors: names or configs of the sensors to record; None records those with a config, and those that the model
             declares once they are read.
         envs: environments to record; None records all.
-        ros2: whether to write standard ROS 2 messages too, one per environment and sample.
+        ros2: whether to write standard ROS 2 messages too, one per environment and sample; ``"only"`` writes nothing
+            else. Such a file is a ROS 2 bag: `sensorium.open` reads it as the bag of another program.
+        truth: whether to write true values, and the poses of sensors and bodies.
+        states: whether to write the true states of sensors, such as biases, as readings of ``NAME.states``; see
+            `sensorium.scene.states`.
+        images: images of 8 bits in ROS 2 messages: ``"raw"``, or compressed as ``"png"`` or ``"jpeg"``.
 
     Raises:
-        ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or an
-            environment does not exist.
+        ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; an
+            environment does not exist; the options contradict each other; or the bias of a stage is unknown.
         UnknownNameError: no sensor has that name.
         MissingDependencyError: the extra `record` is not installed.
     """
@@ -218,9 +226,17 @@ class Recorder:
         *,
         sensors: Iterable[Any] | None = None,
         envs: Iterable[int] | None = None,
-        ros2: bool = False,
+        ros2: bool | Literal["only"] = False,
+        truth: bool = True,
+        states: bool = False,
+        images: ImageFormat = "raw",
     ) -> None:
         self._scene = scene
+        if images != "raw" and not ros2:
+            raise ConfigError.single("Recorder", "images", images, "'raw', or ROS 2 messages", "Add ros2=True.")
+        if states and ros2 == "only":
+            expected = "False with ros2='only', since no ROS 2 message holds states"
+            raise ConfigError.single("Recorder", "states", states, expected, "Use ros2=True.")
         chosen = [sensors] if isinstance(sensors, str) else sensors
         self._names = None if chosen is None else [scene[each].name for each in chosen]
         self.env_ids = _env_ids(envs, scene.num_envs)
@@ -230,7 +246,11 @@ class Recorder:
         self._rows = self.env_ids - first
         self._takes_all = len(self._rows) == last + 1 - first
         self._choice: Any = slice(first, last + 1) if self._takes_all else self.env_ids
-        self.ros2 = ros2
+        self.ros2 = bool(ros2)
+        self._is_own = ros2 != "only"
+        """Whether readings are written, and not only ROS 2 messages."""
+        self._truth, self._images, self._with_states = truth, images, states
+        self._states: dict[str, SensorStates] = {}
         self._tracks: dict[str, _Track] = {}
         self._rows_of: dict[str, SensorRows] = {}
         """Sensor -> rows, for sensors with small readings, in the order of the scene."""
@@ -253,12 +273,16 @@ class Recorder:
         self._bodies_every = math.ceil(0.999 / BODY_RATE / scene.engine.dt)
         """Tick of the newest poses of all bodies, and ticks between two of them."""
         self._arrangement = -1
+        self._versions: list[int] = []
+        """Versions of the tensors with the offsets of sensors."""
+        self._places: dict[str, str] = {}
+        """Sensor -> its place on its body, as ROS 2 messages state it."""
         self._episode = self._episodes()
         self._warned = False
         self._writer = open_writer(path)
         try:
             self._describe()
-            self._writer.collect = self._collect
+            self._writer.collect, self._writer.writes_collected = self._collect, not self._is_own
             self._cursor = scene.sample_cursor()
             self._watch = scene.watch(self._on_frame)
             self._on_frame()
@@ -301,13 +325,15 @@ class Recorder:
             values: `[env, ...]`, a row for each environment of the scene; always of the same shape and type.
 
         Raises:
-            ConfigError: the values have no row per environment, or another shape or type than before.
+            ConfigError: the values have no row per environment, or another shape or type than before; or the file has
+                ROS 2 messages only.
         """
         expected = f"an array [env {self._scene.num_envs}, ...] of numbers or bools"
         try:
             array = _on_host(values)
         except (TypeError, ValueError) as error:
             raise ConfigError.single("Recorder.log", name, shown(values), expected, f"{error}.") from None
+        self._check_own("Recorder.log", name)
         if name in (CONTROL, BODIES):
             reserved = "another name, since the controls and the poses of bodies have these"
             raise ConfigError.single("Recorder.log", "name", name, reserved)
@@ -326,8 +352,9 @@ class Recorder:
             env_ids: environments it concerns; None for all recorded ones.
 
         Raises:
-            ConfigError: an environment does not exist.
+            ConfigError: an environment does not exist, or the file has ROS 2 messages only.
         """
+        self._check_own("Recorder.mark", name)
         if self.is_closed:
             return
         envs = self.env_ids
@@ -355,10 +382,18 @@ class Recorder:
             self._unfollow(name)
         self._report()
 
+    def _check_own(self, method: str, name: str) -> None:
+        """Raise `ConfigError` if the file has ROS 2 messages only."""
+        if not self._is_own:
+            expected = "a recording that does not hold ROS 2 messages only"
+            raise ConfigError.single(method, "name", name, expected, "Use ros2=True instead of ros2='only'.")
+
     # Description ------------------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
         """Write the constant data: scene, versions, bodies, shapes."""
+        if not self._is_own:
+            return
         scene = self._scene
         about, bodies = scene.description().to_dict(), scene.bodies().to_dict()["bodies"]
         start_ns = getattr(scene.engine, "start_ns", 0)  # of a trajectory
@@ -386,37 +421,61 @@ class Recorder:
                 self.frame = frame + 1
                 with self._writer.lock:
                     rows.add((self.frame, wall, tick))
+                self._write_states(name, wall)
         if others:
             self._write_readings(others, frame + 1, wall)
-        self._record_control()
-        self._record_bodies()
-        if tick <= self._tick:
-            self._mark_episodes()
+        if self._is_own:
+            self._record_control()
+            self._record_bodies()
+            if tick <= self._tick:
+                self._mark_episodes()
         self._tick = tick
 
     def _write_readings(self, names: list[str], frame: int, wall: int) -> None:
         """Write the new readings of sensors, which are evaluated together."""
         self.frame = frame
         now = nanoseconds(self._scene.time)
-        readings = self._scene.publish(names, since=self._cursor, envs=self._span, poses=True)
+        readings = self._scene.publish(names, since=self._cursor, envs=self._span, poses=self._truth)
         for name, reading in readings.items():
-            own = reading if self._takes_all else of_envs(reading, self._rows)
-            self._write_reading(name, own, now, wall)
+            self._write_reading(name, reading if self._takes_all else of_envs(reading, self._rows), now, wall)
+            self._write_states(name, wall)
 
-    def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
-        """Write one reading."""
-        track = self._tracks.get(name)
-        if track is None or track.sensor is not self._followed[name]:
-            track = self._open_track(name, reading)
-        order = [*self._followed].index(name)
+    def _write_states(self, name: str, wall: int) -> None:
+        """Write the true states of a sensor at its newest capture."""
+        if not self._with_states:
+            return
+        sensor = self._followed[name]
+        states = self._states.get(name)
+        if states is None or states.sensor is not sensor:
+            states = self._states[name] = self._scene.sensor_states(name)
+        reading = states.read(self._span) if states.specs else None
+        if reading is None:
+            return
+        own = reading if self._takes_all else of_envs(reading, self._rows)
+        track = self._tracks.get(own.name)
+        if track is None or track.sensor is not sensor:
+            track = self._tracks[own.name] = self._open_track(sensor, own, states.describe(), truth=False)
+        self._add(track, own, [*self._followed].index(name), nanoseconds(self._scene.time), wall, None)
+
+    def _add(self, track: _Track, reading: Reading, order: int, now: int, wall: int, about: Any) -> None:
+        """Add the messages of a reading to the file."""
         self._writer.add(
             *(
                 (channel, now, wall, self.frame, batch.encode(reading))
                 for batch, channel in zip(track.batches, track.channels, strict=True)
             ),
             order=order,
-            about=self._about(lambda _: Stack.of([reading])),
+            about=about,
         )
+
+    def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
+        """Write one reading."""
+        track = self._tracks.get(name)
+        if track is None or track.sensor is not self._followed[name]:
+            described = self._scene.description().sensors[name]
+            track = self._tracks[name] = self._open_track(self._followed[name], reading, described, truth=self._truth)
+        order = [*self._followed].index(name)
+        self._add(track, reading, order, now, wall, self._about(lambda _: Stack.of([reading])))
         if sum(batch.nbytes for batch in track.batches) <= LARGEST:
             live = self._scene.live_sample(name)
             if live is not None:
@@ -447,7 +506,8 @@ class Recorder:
     def _follow(self) -> Mapping[str, Any]:
         """Return the sensors to record by name; they count this recorder among their listeners."""
         scene = self._scene
-        if scene.arrangement != self._arrangement:
+        is_moved = self.ros2 and self._has_moved()
+        if scene.arrangement != self._arrangement or is_moved:
             if self._names is None:
                 found: Mapping[str, Any] = scene.sensors_in_use
             else:
@@ -455,7 +515,7 @@ class Recorder:
             for name, rows in self._rows_of.items():
                 self._cursor.follow(self._followed[name], rows.live)
             self._rows_of = {}
-            is_changed = found != self._followed
+            is_changed = is_moved or found != self._followed
             for name in [*self._followed]:
                 if found.get(name) is not self._followed[name]:
                     self._unfollow(name)
@@ -470,13 +530,26 @@ class Recorder:
             self._arrangement = scene.arrangement
         return self._followed
 
+    def _has_moved(self) -> bool:
+        """Return whether a sensor has another place on its body: after a reset, or if a camera was moved."""
+        offsets = [each.pose_offset for each in self._followed.values() if each.pose_offset is not None]
+        versions = [tensor._version for pair in offsets for tensor in pair]
+        if versions == self._versions and self._scene.tick > self._tick:
+            return False
+        self._versions = versions
+        return bool(self._places) and not self._places.items() <= _places(self._scene.description()).items()
+
     def _follow_ros2(self) -> None:
         """Prepare the messages of the sensors that are followed now."""
         from sensorium.record.ros2_track import Ros2Track
 
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
-        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time)
+        self._places = _places(about)
+        self._ros2 = Ros2Track(
+            self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time, truth=self._truth,
+            images=self._images,
+        )  # fmt: skip
 
     def _unfollow(self, name: str) -> None:
         sensor = self._followed.pop(name)
@@ -485,12 +558,13 @@ class Recorder:
             with contextlib.suppress(ScheduleError):  # after an interrupted step, the scene only allows a reset
                 self._scene.forget_poses([name])
 
-    def _open_track(self, name: str, reading: Reading) -> _Track:
+    def _open_track(self, sensor: Any, reading: Reading, described: Any, truth: bool) -> _Track:
         """Open the channels of a sensor."""
-        described = self._scene.description().sensors[name]
-        opened = open_sensor(self._writer, reading, self.env_ids, self._scene.engine.dt, described)
-        track = self._tracks[name] = _Track(self._followed[name], *opened)
-        return track
+        dt = self._scene.engine.dt
+        if self._is_own:
+            return _Track(sensor, *open_sensor(self._writer, reading, self.env_ids, dt, described, truth))
+        batches = batches_of(reading, self.env_ids, dt)[: 1 + truth]
+        return _Track(sensor, batches, (0,) * len(batches))
 
     # Controls, logs and episodes --------------------------------------------------------------------------------------
 
@@ -512,7 +586,7 @@ class Recorder:
     def _record_bodies(self) -> None:
         """Record the poses of all bodies, at the end of control steps and at most at `BODY_RATE`."""
         scene = self._scene
-        if scene.is_within_step or 0 <= scene.tick - self._bodies_at < self._bodies_every:
+        if not self._truth or scene.is_within_step or 0 <= scene.tick - self._bodies_at < self._bodies_every:
             return
         poses = scene.body_poses(self._span)
         if poses is not None and poses.shape[1]:
@@ -565,6 +639,11 @@ class Recorder:
                 SensoriumWarning,
                 stacklevel=2,
             )
+
+
+def _places(about: SceneDescription) -> dict[str, str]:
+    """Return the place of each sensor on its body."""
+    return {name: str(each.get("frames")) for name, each in about.sensors.items()}
 
 
 def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs", least: int = 1) -> Array:

@@ -548,9 +548,10 @@ def _in_folder(path: Path) -> Path:
     found = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
     if len(found) == 1:
         return found[0]
+    found = found or sorted(path.iterdir())
     raise ModelError(
         f"recording {os.fspath(path)!r} is a folder without metadata.yaml, expected one file in it that ends in "
-        f"{', '.join(SUFFIXES)}, got {listed(each.name for each in found)}. Give the path of a file."
+        f"{', '.join(SUFFIXES)}, got {listed((each.name for each in found), 8)}. Give the path of a file."
     )
 
 

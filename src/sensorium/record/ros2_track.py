@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.readings import SceneDescription
 from sensorium.record.mcap_writer import JOINED, McapWriter
-from sensorium.record.ros2 import MessageBlock, Ros2Messages
+from sensorium.record.ros2 import ImageFormat, MessageBlock, Ros2Messages
 from sensorium.record.stacks import Stack
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Ros2Track:
         before: messages of the same recording before its sensors changed; its channels are used further.
         time: time of the message with the constant transforms, s.
         start_ns: time of the messages at tick 0, ns.
+        truth: whether to write true values, and poses.
+        images: format of images of 8 bits.
     """
 
     def __init__(
@@ -38,9 +40,11 @@ class Ros2Track:
         *,
         time: float = 0.0,
         start_ns: int = 0,
+        truth: bool = True,
+        images: ImageFormat = "raw",
     ) -> None:
         self._writer = writer
-        self._messages = Ros2Messages(description, envs, truth=True, poses=True, start_ns=start_ns)
+        self._messages = Ros2Messages(description, envs, truth=truth, poses=truth, images=images, start_ns=start_ns)
         self._opened: dict[str, int] = {} if before is None else before._opened
         """Topic -> its channel."""
         self._channels = np.zeros(len(self._messages.topics), np.int64)

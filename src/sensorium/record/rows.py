@@ -234,7 +234,7 @@ class SensorRows(Rows):
         writer: the file, or a chunk.
         order: place of the messages among those of a frame.
         live: the sensor's memory.
-        batches: layouts of the measured values and of the truth.
+        batches: layouts of the measured values and, if wanted, of the truth.
         channels: their channels.
         envs: recorded environments: a slice or indices; None for all.
         about: data of the owner, see `Part`.
@@ -258,7 +258,7 @@ class SensorRows(Rows):
         self._picks: list[tuple[bool, int, str, Array]] = []
         """Whether it is a field, branch, name and memory of the others, and of all if environments are picked."""
         for branch, (batch, start, source) in enumerate(
-            zip(batches, self._starts, (live.measured, live.truth), strict=True)
+            zip(batches, self._starts, (live.measured, live.truth), strict=False)
         ):
             about, fields = batch.places(start + HEADS.itemsize)
             if "pose" in about and live.pose is not None:
@@ -300,18 +300,18 @@ class SensorRows(Rows):
             pose = live.shown_pose()
             page.about[0]["pose"][row] = pose if envs is None else pose[envs]
         if shared is None:
-            measured, truth = page.about
             for name, values in live.about().items():
-                chosen = values if envs is None else values[envs]
-                (truth if name == "truth_tick" else measured)[name][row] = chosen
+                for arrays in page.about:
+                    if name in arrays:
+                        arrays[name][row] = values if envs is None else values[envs]
         segment.samples.append((about, shared))
         self._writer.grow(segment.chunk, self.width)
 
     def stack(self, data: memoryview) -> Stack:
         """Return the readings of completed messages, as views of them."""
         memory = np.frombuffer(data, np.uint8).reshape(-1, self.width)
-        measured, truth = (
+        views = (
             batch.views(memory, start + HEADS.itemsize)
             for batch, start in zip(self._batches, self._starts, strict=True)
         )
-        return stacked(self._batches[0], measured, truth)
+        return stacked(self._batches[0], *views)

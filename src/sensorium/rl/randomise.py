@@ -54,8 +54,13 @@ class Randomisation:
         for name, distribution in self._randomise.items():
             try:
                 scene.draw(name, distribution, prod(self._shapes[name]), env_ids=[0])
+                self._check_range(name, distribution)
             except SensoriumError as error:
-                raise ConfigError.single(f"{title}.randomise", name, distribution, str(error)) from None
+                reason = str(error).rstrip(".")
+                raise ConfigError.single(f"{title}.randomise", name, distribution, reason) from None
+
+    def __repr__(self) -> str:
+        return f"Randomisation({', '.join(f'{name}: {each!r}' for name, each in self._randomise.items())})"
 
     def apply(self, env_ids: torch.Tensor) -> None:
         """Draw all values of the current episodes of some environments.
@@ -82,6 +87,17 @@ class Randomisation:
         rows = torch.arange(self._scene.num_envs, device="cpu")
         self._put_back(rows)
         self._update_constants(rows)
+
+    def _check_range(self, name: str, distribution: Distribution) -> None:
+        """Raise an error now, and not at some reset, if a knob cannot have all values of its distribution."""
+        if name.startswith(MODEL):
+            return
+        sensor, knob = sensor_in(self._scene, name)
+        before = sensor.get(knob)[:1]
+        for bound in distribution.bounds:
+            values = torch.as_tensor(bound, dtype=torch.float32).expand(prod(self._shapes[name]))
+            sensor.set(knob, values.reshape(before.shape).to(before), [0])
+        sensor.set(knob, before, [0])
 
     def _put_back(self, rows: torch.Tensor) -> None:
         for field, original in self._fields.items():

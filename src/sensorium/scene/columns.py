@@ -19,7 +19,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
-from sensorium.compute.addresses import floats_at
+from sensorium.compute.rows import floats_at
 from sensorium.errors import ConfigError
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
 from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, TermPart

@@ -129,7 +129,12 @@ def _order(part: TermPart, other: TermPart, number: int, axis: str, partner: Cal
         return _rays(part, size)
     if axis in REVERSED:
         return np.arange(size)[::-1]
-    if axis in VECTORS or axis in SIGNS or isinstance(items, range):
+    if axis in VECTORS or axis in SIGNS:
+        return np.arange(size)
+    if isinstance(items, range):
+        if size > 1 and axis.startswith("axis"):  # the axis of a function's result, or of a Field without axes
+            expected, fix = "named elements", "Give their names: ObsTerm(..., items=[...]), or axes in the Field."
+            raise ConfigError.single("Observer.mirror", part.name, f"{size} elements without names", expected, fix)
         return np.arange(size)
     return _partners(part.name, [*map(str, items)], [*map(str, other.items()[number])], partner)
 

@@ -11,7 +11,6 @@ import torch
 
 from sensorium.compute import pinned
 from sensorium.engines.base import Engine
-from sensorium.errors import ConfigError
 from sensorium.measurement.counter import NEVER
 from sensorium.measurement.sensor_cfg import SimpleSensorCfg
 from sensorium.readings import Reading, read_only
@@ -20,21 +19,6 @@ from sensorium.spec import BODY_POSE
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
-
-
-def env_range(envs: slice | None, num_envs: int) -> range:
-    """Return the environments that a slice selects.
-
-    Raises:
-        ConfigError: they are not contiguous, or do not exist.
-    """
-    if envs is None:
-        return range(num_envs)
-    rows, limits = range(num_envs)[envs], range(-num_envs, num_envs + 1)
-    if rows.step != 1 or (envs.start or 0) not in limits or (envs.stop or 0) not in limits:
-        expected = f"a slice of step 1 within the {num_envs} environments"
-        raise ConfigError.single("Scene.publish", "envs", envs, expected)
-    return rows
 
 
 def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[Sensor[Any, Any]]:
@@ -195,6 +179,18 @@ MAX_RAYS = 1024
 """Maximum number of rays that a description lists; misses of more rays are not drawn."""
 
 
+def _frames(sensor: Sensor[Any, Any]) -> list[dict[str, Any]]:
+    """Return body and constant pose on it of each mount, `offset` included; empty where environments differ."""
+    if sensor.mount is None:
+        return []
+    tensors = (sensor.mount.offset_pos, sensor.mount.offset_quat, *(sensor.pose_offset or ()))
+    places = sensor.mounts_on_bodies(0)
+    if places is None or not all(bool((each == each[:1]).all()) for each in tensors):
+        return []
+    poses = places[:, 1:].astype(np.float64).round(7).tolist()
+    return [{"body": body, "pose": pose} for body, pose in zip(sensor.mount.body_names, poses, strict=True)]
+
+
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     axes = dict.fromkeys(["joint", *(axis for spec in sensor.specs for axis in spec.axes)])
@@ -209,6 +205,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     cfg, fields = sensor.cfg, {spec.name for spec in sensor.specs}
     prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
     prefixes = {prefix: name for prefix, name in prefixes.items() if name in fields}
+    frames = _frames(sensor)
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
@@ -216,6 +213,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
         **({"prefixes": prefixes} if prefixes else {}),
+        **({"frames": frames} if frames else {}),
         "cfg": sensor.cfg.to_dict(),
     }
 
@@ -265,24 +263,24 @@ class Watch:
         if self in self._open:
             self._open.remove(self)
 
+    def call_all(self) -> None:
+        """Call all watches of the scene in order, except those closed in the meantime.
 
-def call_watches(watches: list[Watch]) -> None:
-    """Call all watches in order, except those closed in the meantime.
-
-    Raises:
-        Exception: the exception raised by a callback, after all were called; an ExceptionGroup where several failed.
-    """
-    errors: list[Exception] = []
-    for watch in watches[:]:
-        if watch in watches:
-            try:
-                watch._callback()
-            except Exception as error:
-                errors.append(error)
-    if len(errors) > 1:
-        raise ExceptionGroup("callbacks that watch the scene", errors)
-    if errors:
-        raise errors[0]
+        Raises:
+            Exception: the exception raised by a callback, after all were called; an ExceptionGroup where several
+                failed.
+        """
+        errors: list[Exception] = []
+        for watch in self._open[:]:
+            if watch in self._open:
+                try:
+                    watch._callback()
+                except Exception as error:
+                    errors.append(error)
+        if len(errors) > 1:
+            raise ExceptionGroup("callbacks that watch the scene", errors)
+        if errors:
+            raise errors[0]
 
 
 class SampleCursor:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import torch
@@ -20,25 +20,14 @@ from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
-from sensorium.engines.envs import env_selection, mark
+from sensorium.engines.envs import env_range, env_selection, mark
 from sensorium.errors import ArgumentError, ConfigError, ScheduleError, SensoriumWarning, listed, shown
 from sensorium.measurement.schedule import Schedule
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.plugins import is_ours
 from sensorium.random import Distribution, checked_seed
-from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.draws import draw, first_env_of
-from sensorium.scene.needs import requirements_of
-from sensorium.scene.publish import (
-    LiveSample,
-    SampleCursor,
-    Watch,
-    call_watches,
-    env_range,
-    take_reading,
-    without_poses,
-)
-from sensorium.scene.table import SensorMap, SensorTable
+from sensorium.scene.table import SensorMap, SensorTable, requirements_of
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
@@ -47,9 +36,12 @@ from sensorium.spec import BODY_POSE, Requirement
 if TYPE_CHECKING:
     from sensorium.cameras.appearance_cfg import AppearanceCfg
     from sensorium.presets import Presets
+    from sensorium.readings import Array, Bodies, Reading, SceneDescription
     from sensorium.record import Recorder
     from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
+    from sensorium.scene.publish import LiveSample, SampleCursor, Watch
+    from sensorium.scene.states import SensorStates
     from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
 
@@ -365,7 +357,7 @@ class Scene:
                     self._own_control_steps = False
                 self._advance_to(self.engine.tick)
                 if self._watches:
-                    call_watches(self._watches)
+                    self._watches[0].call_all()
         finally:
             self._end_of_step = 0
         self._schedule.report()
@@ -447,7 +439,7 @@ class Scene:
                 sensor.ensure_current()
         self._schedule.report()
         if self._watches:
-            call_watches(self._watches)
+            self._watches[0].call_all()
 
     def _update_one(self, sensor: Sensor[Any, Any], dt: float, force_recompute: bool) -> None:
         """Register time at one of the sensors: the first such call of a tick advances the scene, the others follow."""
@@ -529,7 +521,8 @@ class Scene:
         self._reset_sensors(rows)
         self._committed()
         self._schedule.report()
-        call_watches(self._watches)
+        if self._watches:
+            self._watches[0].call_all()
 
     def _restart(self) -> None:
         """Discard the remains of an interrupted call, before all episodes restart or a saved state is loaded."""
@@ -698,7 +691,8 @@ class Scene:
             restore(state, self, sensors)
             self.arrange()
         self._committed()
-        call_watches(self._watches)
+        if self._watches:
+            self._watches[0].call_all()
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
@@ -805,6 +799,8 @@ class Scene:
             every_tick: whether `step` stops at every tick instead of only where a sensor is due; `Watch.every_tick`
                 changes it later.
         """
+        from sensorium.scene.publish import Watch
+
         return Watch(callback, every_tick, self._watches)
 
     def sample_cursor(self) -> SampleCursor:
@@ -813,6 +809,8 @@ class Scene:
         Create it once with ``cursor = scene.sample_cursor()``. Then ``cursor.pending(names)`` returns the sensors with
         new samples, at no cost, and ``scene.publish(names, since=cursor)`` takes them. See `SampleCursor`.
         """
+        from sensorium.scene.publish import SampleCursor
+
         return SampleCursor(self)
 
     @exclusive
@@ -845,6 +843,8 @@ class Scene:
         Raises:
             ConfigError: `envs` has gaps, or contains environments that do not exist.
         """
+        from sensorium.scene.publish import take_reading, without_poses  # imported on use: not all loops have outputs
+
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else [names] if isinstance(names, str) else list(names)
         if self._table.free:
@@ -865,7 +865,15 @@ class Scene:
         sensor = self[name]
         if not sensor.compute_on.is_cpu or any(spec.is_ragged for spec in sensor.specs):
             return None
+        from sensorium.scene.publish import LiveSample
+
         return LiveSample(sensor)
+
+    def sensor_states(self, name: str) -> SensorStates:
+        """Return access to the true states of a sensor, such as its bias."""
+        from sensorium.scene.states import SensorStates
+
+        return SensorStates(self[name])
 
     def bodies(self) -> Bodies:
         """Return all bodies of the model: number, name, entity, and the box around its shapes in the body's frame.
@@ -901,9 +909,9 @@ class Scene:
     def world_file(self) -> bytes:
         """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
 
-        Recordings and viewers show the world by it; see `sensorium.world.description`.
+        Recordings and viewers show the world by it; see `sensorium.world.bodies`.
         """
-        from sensorium.world.description import world_file
+        from sensorium.world.bodies import world_file
 
         return world_file(self.engine)
 
@@ -941,7 +949,10 @@ class Scene:
         *,
         sensors: Iterable[str | SensorCfg[Any]] | None = None,
         envs: Iterable[int] | None = None,
-        ros2: bool = False,
+        ros2: bool | Literal["only"] = False,
+        truth: bool = True,
+        states: bool = False,
+        images: Literal["raw", "png", "jpeg"] = "raw",
     ) -> Recorder:
         """Record every sample from now on in an MCAP file, until the result is closed.
 
@@ -952,16 +963,21 @@ class Scene:
             sensors: names or configs of the sensors; None records those with a config, and discovered ones once they
                 are read.
             envs: environments to record; None records all.
-            ros2: whether to write standard ROS 2 messages too.
+            ros2: whether to write standard ROS 2 messages too; ``"only"`` writes nothing else.
+            truth: whether to write true values and poses.
+            states: whether to write the true states of sensors, such as biases, as readings of ``NAME.states``.
+            images: images of 8 bits in ROS 2 messages: raw, or compressed as PNG or JPEG.
 
         Raises:
-            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or
-                an environment does not exist.
+            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; an
+                environment does not exist; the options contradict each other; or the bias of a stage is unknown.
             MissingDependencyError: the extra `record` is not installed.
         """
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
-        return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
+        return sensorium.Recorder(
+            self, path, sensors=sensors, envs=envs, ros2=ros2, truth=truth, states=states, images=images
+        )
 
     def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
         """Show the scene in the browser: the robot, the readings of its sensors, plots and controls.
@@ -987,6 +1003,8 @@ class Scene:
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""
+        from sensorium.readings import SceneDescription
+
         sensors = self._table.describe(self.clock)
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
 

@@ -10,7 +10,7 @@ from sensorium.spec import FieldSpec
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Topic
 from sensorium.wire.serializers import FieldSerializer, by_name, for_kind
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.scene import Scene
@@ -109,7 +109,10 @@ class StreamCatalog:
             mounts=tuple(described.get("mounts", ())),
             events=is_event,
             cfg=described["cfg"],
-            constants=described.get("constants", {}),
+            constants={
+                **described.get("constants", {}),
+                **{key: described[key] for key in IN_CONSTANTS if key in described},
+            },
             num_envs=self._scene.num_envs,
         )
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.spawner import Spawner
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Session
+from sensorium.stream.subscriptions import LOG, Session
 from sensorium.wire import messages as msg
 from sensorium.wire.warning_relay import WarningText, recording_warnings
 

@@ -6,9 +6,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
-from sensorium.stream.failures import LOG
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Session, Subscription
+from sensorium.stream.subscriptions import LOG, Session, Subscription
 from sensorium.wire import messages as msg
 
 HELD_S = 1.0

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from sensorium.readings import Reading
-from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Subscription, Topic
+from sensorium.stream.subscriptions import LOG, Subscription, Topic
 from sensorium.wire.bundles import bundle_body
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import re
 import socket
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import zmq
 
 from sensorium.errors import ConfigError, SensoriumWarning
+from sensorium.wire.address import split
 from sensorium.wire.keyfiles import is_key, new_keys
 
 
@@ -87,7 +87,7 @@ class Credentials:
             ConfigError: an address lacks a token or keys.
         """
         for address in addresses:
-            scheme, host = split(address)
+            scheme, host = split("stream", address)
             if scheme != "tcp" or is_loopback(host):
                 continue
             if not self.token and self.keys is None:
@@ -131,23 +131,6 @@ def check_key(config: str, name: str, key: str) -> None:
     if not is_key(key):
         expected = "a key of 40 characters from KeyPair.generate()"
         raise ConfigError.single(config, name, "(not shown)", expected)
-
-
-def split(address: str) -> tuple[str, str]:
-    """Return scheme and host (or path) of an address.
-
-    Raises:
-        ConfigError: the address is invalid.
-    """
-    expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket'"
-    text = address if isinstance(address, str) else ""
-    found = re.fullmatch(r"(ipc|inproc)://(.+)|tcp://(.+):([0-9]+|\*)", text, re.DOTALL)
-    if found is not None and found[4] and found[4] != "*" and (len(found[4]) > 5 or int(found[4]) > 65535):
-        found, expected = None, "'tcp://HOST:PORT' with a port of 0 to 65535"
-    if found is None:
-        fix = "For example 'tcp://127.0.0.1:7447'. Port 0 selects a free port."
-        raise ConfigError.single("stream", "address", address, expected, fix)
-    return (found[1], found[2]) if found[1] else ("tcp", found[3].strip("[]"))
 
 
 def is_loopback(host: str) -> bool:

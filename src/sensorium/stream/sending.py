@@ -11,8 +11,8 @@ import numpy as np
 
 from sensorium.errors import ConfigError, StreamError
 from sensorium.pose import Pose
-from sensorium.stream.failures import LOG
 from sensorium.stream.outgoing import Moment, Outgoing, Serialised, as_bytes
+from sensorium.stream.subscriptions import LOG
 from sensorium.wire.buffers import Buffer, BufferPool
 from sensorium.wire.bundles import Item
 from sensorium.wire.header import type_id
@@ -182,7 +182,7 @@ class Stream:
             if self._closed and isinstance(error, StreamError):  # the capture was dropped at close, not a failure
                 return
             name = getattr(function, "__qualname__", function)
-            self.host.failures.add(self.name, f"send_async({name})", capture.frame, error)
+            self.host.failures.add(self.name, f"send_async({name})", error, capture.frame)
         finally:
             capture.drop()
 

@@ -27,13 +27,14 @@ from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.pace import Pace
 from sensorium.stream.publisher import Publisher
-from sensorium.stream.security import Credentials, KeyPair, split
+from sensorium.stream.security import Credentials, KeyPair
 from sensorium.stream.sockets import Sockets
 from sensorium.stream.spawner import Spawner
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session, Subscription
 from sensorium.wire import messages as msg
+from sensorium.wire.address import split
 from sensorium.wire.slots import PROBE, SlotWriter, slots_available
 from sensorium.wire.stream_info import StreamInfo
 
@@ -90,7 +91,7 @@ class Server:
         options = options or ServerOptions()
         addresses = list(addresses)
         for address in addresses:
-            split(address)
+            split("stream", address)
         door = Credentials(token, keys, tuple(allowed_keys))
         door.check(addresses)
         self.scene = scene
@@ -255,17 +256,13 @@ class Server:
         return waiting
 
     def _run_periodic(self) -> None:
-        """Run periodic maintenance on the socket's thread."""
+        """Run periodic maintenance on the socket's thread.
+
+        Clients with waiting requests are notified if the loop is busy with a request or with compiling kernels. If the
+        loop has stopped, they receive no notification, and their requests time out.
+        """
         self._access.run_periodic()
         self._frame_counter.run_periodic()
-        self._notify_waiting()
-
-    def _notify_waiting(self) -> None:
-        """Notify clients with waiting requests that the loop's thread is busy; called on the socket's thread.
-
-        The loop is busy with a request or with compiling kernels. If the loop has stopped, clients receive no
-        notification, and their requests time out.
-        """
         current, is_loading = self._commands.current, self.scene.compute.is_loading
         if current is None and not is_loading:
             return

@@ -15,9 +15,9 @@ from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
-from sensorium.stream.failures import LOG
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
+from sensorium.stream.subscriptions import LOG
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, find_definition
 from sensorium.wire.owner import Owner, owner_of

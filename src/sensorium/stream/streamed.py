@@ -14,9 +14,9 @@ import numpy as np
 from sensorium.drawing import composed
 from sensorium.errors import RegistrationError, shown
 from sensorium.readings import Array, Bodies
-from sensorium.stream.failures import FailureLog, SensorFailure
 from sensorium.stream.sending import Stream
 from sensorium.wire.attributes import ActorDescription
+from sensorium.wire.failures import Failure, Failures
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.spawned import SpawnedSensor, registry_of
 from sensorium.wire.world import Snapshot
@@ -129,7 +129,7 @@ def spawn(
     return sensor
 
 
-def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -> SensorFailure | None:
+def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: Failures) -> Failure | None:
     """Run the tick of a sensor; return the failure that ends it, or None.
 
     Args:
@@ -145,14 +145,14 @@ def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: FailureLog) -
         finally:
             stream.end_tick()
     except Exception as error:
-        return failures.add(sensor.name, "tick", snapshot.frame, error)
+        return failures.add(sensor.name, "tick", error, snapshot.frame)
     return None
 
 
-def end(sensor: StreamedSensor, failures: FailureLog) -> None:
+def end(sensor: StreamedSensor, failures: Failures) -> None:
     """Close a sensor and its stream; an exception in its `close` is reported."""
     sensor.stream.close()
     try:
         sensor.close()
     except Exception as error:
-        failures.add(sensor.name, "close", -1, error)
+        failures.add(sensor.name, "close", error)

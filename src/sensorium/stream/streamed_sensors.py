@@ -10,11 +10,12 @@ from sensorium.errors import SensoriumError
 from sensorium.readings import Bodies
 from sensorium.stream import streamed
 from sensorium.stream.catalog import StreamCatalog
-from sensorium.stream.failures import LOG, FailureLog, SensorFailure
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Outgoing
 from sensorium.stream.publisher import Publisher
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.stream.subscriptions import LOG
+from sensorium.wire.failures import Failure, Failures
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class StreamedSensors:
         self._publisher, self._frame_counter, self._wake = publisher, frame_counter, wake
         self.sensors: dict[str, StreamedSensor] = {}
         """Name -> sensor."""
-        self.failures = FailureLog()
+        self.failures = Failures(LOG)
         """Exceptions of streamed sensors."""
         self.world: Reading | None = None
         """Newest reading of the state of all bodies; None while it is not known."""
@@ -109,7 +110,7 @@ class StreamedSensors:
 
     # Used by the server -----------------------------------------------------------------------------------------------
 
-    def tick(self, frame: int, wall_ns: int) -> Iterator[tuple[str, SensorFailure]]:
+    def tick(self, frame: int, wall_ns: int) -> Iterator[tuple[str, Failure]]:
         """Run the ticks of all sensors; yield the name and failure of each sensor that must end.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,6 +12,8 @@ from sensorium.wire.packing import Record
 from sensorium.wire.serializers import FieldSerializer, Serializer
 from sensorium.wire.stream_info import StreamInfo
 
+LOG = logging.getLogger("sensorium.stream")
+"""Logger of the server."""
 Key = tuple[int, int, bool]
 """Requested content of a sample: first env, number of envs, whether with the ground truth."""
 

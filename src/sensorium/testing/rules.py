@@ -6,21 +6,24 @@ import json
 import random
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
 import torch
 
+from sensorium.compute.program import Segment
 from sensorium.engines.base import ARRAYS
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, NonFiniteStateWarning, UnsupportedError
+from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
 from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stages.faults import SpikeFault
-from sensorium.measurement.work import as_fields
+from sensorium.measurement.work import SensorWork, as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import HookError, unwritten
+from sensorium.sensors.core.trial import HookError, declared_only, unwritten
 from sensorium.testing.engine import EngineFactory, tumbling_engine
 from sensorium.testing.trial import (
     KEYED,
@@ -47,18 +50,9 @@ class Rules(Trial):
     def declares_what_it_reads(self) -> bool:
         """The sensor reads only those arrays of the engine that its requirements provide."""
         engine = self.engine(2)
-        declared = set(self.sensor_class.needs(self.cfg, engine, engine.supports))
-        array = engine.array
-
-        def guarded(name: str) -> torch.Tensor:
-            needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
-            where = f"engine.array({name!r}) comes with {needed}"
-            fix = f"Add sn.engines.{needed} to `requires`."
-            self.need(needed is None or needed in declared, "a sensor declares the arrays that it reads", where, fix)
-            return array(name)
-
-        engine.array = guarded  # type: ignore[method-assign]
-        self.run(self.scene(self.cfg, engine=engine), 2)
+        declared = tuple(self.sensor_class.needs(self.cfg, engine, engine.supports))
+        with declared_only(engine, declared, self.sensor_class.__name__):
+            self.run(self.scene(self.cfg, engine=engine), 2)
         return True
 
     def leaves_the_engine_alone(self) -> bool:
@@ -252,7 +246,8 @@ class Rules(Trial):
 
     def mounts_do_not_matter(self) -> bool:
         """The truth of a mount is the same with and without other mounts."""
-        if self.own_engine or not isinstance(self.cfg, MountedSensorCfg):
+        moving = [name for name in self.engine(1).names("body") if name != WORLD]
+        if not isinstance(self.cfg, MountedSensorCfg) or not moving:
             return False
         selector = self.cfg.selector[0]
 
@@ -261,10 +256,10 @@ class Rules(Trial):
             self.run(scene, 3)
             return fields_of(scene["subject"], truth=True)
 
-        pair = ("body", WORLD)
+        pair = (moving[0], WORLD)
         try:
             both = truth(bodies=pair)
-        except ConfigError:  # the config accepts no list of bodies
+        except (ConfigError, UnsupportedError):  # the config accepts no list of bodies, or not these
             return False
         for k, body in enumerate(pair):
             for name, alone in truth(body=body).items():
@@ -367,6 +362,40 @@ class Rules(Trial):
             return [self.dirty.replace(update_period=3 * sensor.clock.dt, rate_hz=None)]
         except ConfigError:
             return []
+
+    def recorded_hooks_follow_rows(self) -> bool:
+        """A kernel of a recorded hook writes the envs of its `rows`: a launch may be for some envs, and masked."""
+        hooks = self.clean(4)["subject"].buffers.plan.hooks
+        if not any(is_recorded(hook) for hook in (getattr(hooks, each.name) for each in fields(hooks)) if hook):
+            return False
+        scene = self.ran(self.cfg, 1)
+        sensor, compute = scene["subject"], scene.compute
+        memory = {name: view for name, view in sensor.tensors().items() if view.shape[:1] == (4,)}
+        earlier = {name: view.clone() for name, view in memory.items()}
+        take_tick(scene)
+        scene.engine.refresh()
+
+        def written(mask: torch.Tensor, pieces: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+            """Return the memory before and after a sample of the envs of a mask, in pieces, by recorded hooks only."""
+            for name, view in memory.items():
+                view.copy_(earlier[name])
+                if name.startswith(("truth/0/", "slot/0/", "work/0/")):
+                    view[[0, 1, 3]] = _FILLINGS[view.dtype][0]
+            before = {name: view.clone() for name, view in memory.items()}
+            for segment in SensorWork(sensor.buffers, mask).before_chain():
+                if isinstance(segment, Segment):
+                    segment.run_in_pieces(pieces)
+            return before, {name: view.clone() for name, view in memory.items()}
+
+        _, whole = written(compute.all_envs, 1)
+        compute.reset_envs.copy_(torch.tensor([0, 0, 1, 0]))
+        before, after = written(compute.reset_envs, 4)
+        compute.reset_envs.zero_()
+        rule = "a kernel writes the envs of its rows, and no others"
+        for name in memory:
+            self.need(equal(after[name][2], whole[name][2]), rule, f"a launch for env 2 alone, {name}")
+            self.need(equal(after[name][[0, 1, 3]], before[name][[0, 1, 3]]), rule, f"{name} of the other envs")
+        return True
 
     def nothing_old_after_reset(self) -> bool:
         """After a reset of env 2 its values do not depend on earlier ones, in any branch."""
@@ -557,6 +586,8 @@ def check_sensor(
                     done.append(rule)
     except HookError as error:
         raise ContractError(str(error), error.rule) from error
+    except NonFiniteStateWarning as warning:
+        raise ContractError(f"{type(cfg).__name__}: {warning}", "shapes_and_dtypes") from warning
     return done
 
 

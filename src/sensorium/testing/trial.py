@@ -68,6 +68,9 @@ FIXES = {
     ),
     "no_time_no_change": LASTS,
     "reset_leaves_the_others": "Return from a kernel if rows.mask[env] is 0; let reset_state change only masked envs.",
+    "recorded_hooks_follow_rows": (
+        "Begin a kernel with env = rows.start + i, and return if rows.mask[env] is 0; write to that env only."
+    ),
     "nothing_old_after_reset": f"{LASTS} Set the states of a stage in reset(state, key), or at its first sample.",
     "resuming_is_exact": LASTS,
     "streams_as_it_is": "Give constants as numbers, text, lists and tables of these: array.tolist(), not arrays.",
@@ -232,7 +235,7 @@ def read_all(sensor: Sensor[Any, Any]) -> None:
     for _ in range(2):
         snapshot(sensor)
         sensor.read([0])
-        list(sensor.debug_draw())
+        sensor.drawings()
         repr((sensor, sensor.info, type(sensor.data), type(sensor.ground_truth)))
 
 

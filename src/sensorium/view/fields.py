@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.readings import Array
+from sensorium.readings import STATES, Array
+from sensorium.spec import unit_of
 from sensorium.view.figures import labels_of, longest_interval
 from sensorium.view.knobs import columns_of
 from sensorium.view.maps import HEADING, draw_maps, map_fields, map_strips, maps_inches
@@ -197,9 +198,8 @@ class LineRow:
 
     @property
     def unit(self) -> str:
-        """Unit of the element; fields of several units list them."""
-        units = str(self.spec["unit"]).split(", ")
-        return unit_text(units[self.element] if len(units) == columns_of(self.spec) else self.spec["unit"])
+        """Unit of the element."""
+        return unit_text(unit_of(self.spec["unit"], self.spec["shape"], self.element))
 
     def values(self, sensor: SensorRecording, branch: Mapping[str, Array], rows: Array, env: int) -> Array:
         """Return the element in some rows of the recording, float64, with NaN for misses."""
@@ -240,7 +240,7 @@ def draw_lines(
     span = sensor.time[0], end if end > sensor.time[0] else None
     sensed, seen_time = sensor.capture_time[arrivals, env], sensor.time[arrivals]
     is_late = bool((seen_time > sensed).any())
-    word = "logged" if sensor.info.get("kind") == "log" else "measured"
+    word = {"log": "logged", STATES: "true"}.get(str(sensor.info.get("kind")), "measured")
     errors = [
         row.values(sensor, sensor.measured, shown, env) - row.values(sensor, sensor.truth, paired, env)
         if row.spec["name"] in sensor.truth else np.full(len(shown), np.nan)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.readings import Array
-from sensorium.spec import VECTOR_AXES
+from sensorium.spec import VECTOR_AXES, unit_of
 from sensorium.view.knobs import amount_of, columns_of
 from sensorium.view.panels import is_miss
 
@@ -299,24 +299,28 @@ def _residuals(x: Array, y: Array, most: int) -> Array:
 def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> list[ErrorFigures]:
     """Return the figures of a field, one for each of at most 12 elements; one for all if there are more, or no error.
 
-    Rotations have three elements, the rotation vector from the true to the measured orientation, rad.
+    Rotations have three elements, the rotation vector from the true to the measured orientation, rad. Errors of images
+    of integers are in levels.
 
     Args:
         sensor: the recorded sensor.
         spec: description of the field, which is not ragged.
         env: column of the environment.
     """
-    name, unit = str(spec["name"]), str(spec["unit"])
+    name = str(spec["name"])
     _, measured, truth = sensor.paired(name, env)
     if not len(measured):
         return []
+    if np.dtype(spec["dtype"]).kind == "u" and spec.get("role") == "image" and spec.get("kind") not in ("id", "flag"):
+        return [_levels(name, measured, truth)]
     if np.dtype(spec["dtype"]).kind != "f":
         differ = float(np.mean(measured != truth))
         return [ErrorFigures(name, "", "differ", np.nan, np.nan, np.nan, differ, 0.0, 0.0)]
     steps: Array | None = amount_of(sensor.info, spec, "resolution")
     labels = labels_of(sensor.info, spec)
-    if spec.get("kind") == "rotation":
-        errors, unit = rotation_between(truth, measured).reshape(len(truth), -1), "rad"
+    is_rotation = spec.get("kind") == "rotation"
+    if is_rotation:
+        errors = rotation_between(truth, measured).reshape(len(truth), -1)
         labels = [f"{label[:-1]}{axis}" for label in labels[::4] for axis in "xyz"]
         lost, known = ~np.isfinite(errors), np.ones(errors.shape, bool)
         found = np.zeros(errors.shape[1])
@@ -326,7 +330,7 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         lost = is_miss(sensor, spec, seen) & known
         with np.errstate(invalid="ignore"):
             errors = np.where(known & ~lost, seen.astype(np.float64) - there, np.nan)
-        if errors.shape[1] > MAX_COLUMNS:  # common figures
+        if errors.shape[1] > MAX_COLUMNS and len(spec["unit"].split(", ")) == 1:  # common figures
             errors, lost, known, labels = errors.reshape(-1, 1), lost.reshape(-1, 1), known.reshape(-1, 1), [""]
             found = np.array([step_of(seen[~is_miss(sensor, spec, seen)])])
         else:
@@ -341,10 +345,24 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         mean, sd = (float(error.mean()), float(error.std())) if len(error) else (np.nan, np.nan)
         missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
         configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
+        unit = "rad" if is_rotation else unit_of(spec["unit"], spec["shape"], k)
         out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
     if not any(each.largest or each.missed or each.step or each.configured_step for each in out):
-        return [replace(each, label="") for each in out[:1]]
+        return [replace(each, label="", unit="rad" if is_rotation else str(spec["unit"])) for each in out[:1]]
     return out
+
+
+def _levels(name: str, measured: Array, truth: Array) -> ErrorFigures:
+    """Return the figures of images of integers, from a histogram of the errors, since images are large."""
+    most = int(np.iinfo(measured.dtype).max)
+    counts = np.zeros(2 * most + 1, np.int64)
+    for seen, there in zip(measured, truth, strict=True):
+        counts += np.bincount((seen.astype(np.int64) - there + most).ravel(), minlength=len(counts))
+    errors, total = np.arange(-most, most + 1), counts.sum()
+    mean = float(counts @ errors / total)
+    sd = math.sqrt(float(counts @ (errors - mean) ** 2 / total))
+    largest = float(np.abs(errors[counts > 0]).max())
+    return ErrorFigures(name, "", "levels", mean, sd, largest, 0.0, 0.0, 0.0)
 
 
 def rotation_between(first: Array, second: Array) -> Array:

@@ -6,7 +6,7 @@ import base64
 import io
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -57,7 +57,9 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
 
-def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) -> Report:
+def report_of(
+    recording: Recording, env: int = 0, resets: Sequence[float] = (), shown: Callable[[int], object] = int
+) -> Report:
     """Return the figures of all sensors of a recording.
 
     Args:
@@ -65,6 +67,7 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
         env: id of the environment.
         resets: times at which the environment was reset, s. Noise is analysed in the longest span without a reset,
             since biases change there.
+        shown: called with the number of sensors that are analysed, as progress.
 
     Raises:
         UnknownNameError: the environment was not recorded.
@@ -74,7 +77,8 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
     errors = Table("Error: measured minus true", ERROR_HEADINGS, [])
     noise = Table("Noise, from the Allan deviation", NOISE_HEADINGS, [])
     report = Report(recording, env, {}, [sensors, errors, noise], {})
-    for name, sensor in recording.items():
+    for number, (name, sensor) in enumerate(recording.items()):
+        shown(number)
         column = column_of(sensor, env)
         timing = report.timing[name] = timing_of(sensor, column, dt)
         sensors.rows.append(_sensor_row(sensor, timing))
@@ -115,11 +119,11 @@ def _longest_span(sensor: SensorRecording, resets: Sequence[float]) -> SensorRec
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 SENSOR_HEADINGS = (
-    "sensor", "kind", "samples", "rate [Hz]", "set", "gaps", "longest [s]", "lost", "set", "delay [ms]", "set",
-    "latency [ms]",
+    "sensor", "kind", "samples", "rate [Hz]", "rate set", "gaps", "longest [s]", "lost", "loss set", "delay [ms]",
+    "delay set", "latency [ms]",
 )  # fmt: skip
 ERROR_HEADINGS = (
-    "sensor", "field", "element", "mean", "sd", "largest", "unit", "missed", "step", "set",
+    "sensor", "field", "element", "mean", "sd", "largest", "unit", "missed", "step", "step set",
 )  # fmt: skip
 NOISE_HEADINGS = ("sensor", "field", "element", "term", "set", "fitted", "unit")
 
@@ -259,11 +263,25 @@ table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabu
 th, td { padding: .22em .7em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e6e9ec }
 th { border-bottom: 1px solid #8a949e; background: #fff; position: sticky; top: 0 }
 th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left }
-div.wide { overflow-x: auto } img { max-width: 100%; display: block; margin: .6em 0 }"""
+div.wide { overflow-x: auto } img { max-width: 100%; display: block; margin: .6em 0 }
+@page { size: A4; margin: 12mm }
+@media print {
+  body { max-width: none; margin: 0 } div.wide { overflow: visible } th { position: static }
+  table { font-size: 7pt } th, td { padding: .15em .4em } tr, img { break-inside: avoid } img { max-height: 225mm }
+  h1, h2, p.note { break-after: avoid } section { break-before: page }
+}"""
 
 
-def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Path:
-    """Write a report as one HTML page without other files, and return its path.
+def write_report(
+    report: Report, path: str | os.PathLike[str], title: str, shown: Callable[[int], object] = int
+) -> Path:
+    """Write a report as one HTML page without other files, and return its path; printed, each sensor has its own pages.
+
+    Args:
+        report: the report.
+        path: the file.
+        title: title of the page.
+        shown: called with the number of sensors that are drawn, as progress.
 
     Raises:
         MissingDependencyError: Matplotlib is not installed.
@@ -273,13 +291,15 @@ def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Pa
     parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     if report.allan:
         text = "Points with one standard deviation, fitted lines, and the configured noise (dashed)."
-        parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', allan_html(report)]
-    for name, sensor in report.recording.items():
+        parts += ["<section><h2>Allan deviation</h2>", f'<p class="note">{text}</p>', allan_html(report), "</section>"]
+    for number, (name, sensor) in enumerate(report.recording.items()):
+        shown(number)
         names = field_names(sensor)
-        parts.append(f"<h2>{escape(name)}</h2>")
+        parts.append(f"<section><h2>{escape(name)}</h2>")
         parts += fields_html(report.recording, [(name, each) for each in names[:MAX_FIELDS]], report.env)
         if left_out := names[MAX_FIELDS:]:
             parts.append(f'<p class="note">Not drawn: {escape(", ".join(left_out))}</p>')
+        parts.append("</section>")
     return write_page(path, title, parts)
 
 

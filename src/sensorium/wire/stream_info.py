@@ -18,6 +18,10 @@ MAX_LAYOUTS = 64
 """Maximum number of layouts that a stream remembers: messages differ in their envs, and in their ragged rows."""
 
 
+IN_CONSTANTS = ("frames", "prefixes")
+"""Entries of `SceneDescription.sensors` that are sent among the constants."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
     """One-time information about a stream for listeners.
@@ -33,8 +37,8 @@ class StreamInfo:
         events: whether it sends on events instead of at a rate.
         where: origin of the data: scene, server or client.
         cfg: the sensor's config, read-only; ``dict(info.cfg)`` is JSON-able.
-        constants: constant values of the sensor, e.g. the names of ids in its fields; read-only and JSON-able like
-            `cfg`.
+        constants: constant values of the sensor, e.g. the names of ids in its fields, and the entries `IN_CONSTANTS`
+            of its description; read-only and JSON-able like `cfg`.
         num_envs: number of environments of the server.
     """
 

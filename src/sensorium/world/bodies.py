@@ -1,6 +1,15 @@
-"""The bodies of a model: their entities and bounding boxes."""
+"""The bodies of a model: their entities, bounding boxes and shapes.
+
+For viewers and recordings, `world_file` describes the shapes of all bodies, meshes and height fields as `.npz`. Its
+`description` is a JSON text: `bodies`, the names of the bodies, and `shapes`, one entry per shape with its fields as in
+`sensorium.engines.Shape`. `mesh` and `hfield` are numbers: `mesh/0/vertices` `[vertex, 3]` and `mesh/0/faces`
+`[face, 3]`, `hfield/0/heights` `[row, column]`.
+"""
 
 from __future__ import annotations
+
+import io
+import json
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +17,7 @@ from numpy.typing import NDArray
 from sensorium.engines.base import Engine
 from sensorium.geometry.bounds import placed_box
 from sensorium.geometry.transforms import rotation
-from sensorium.readings import Bodies, Body
+from sensorium.readings import Array, Bodies, Body
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.world.select import Named, entity_of, root_of
 
@@ -83,3 +92,46 @@ def _poses(engine: Engine) -> NDArray[np.float64]:
     engine.refresh()
     parts = [engine.array(f"body_{what}_w")[0].cpu().numpy().astype(np.float64) for what in ("pos", "quat")]
     return np.concatenate(parts, axis=1)
+
+
+_FIELDS = (
+    "kind",
+    "name",
+    "size",
+    "body",
+    "pos",
+    "quat",
+    "scale",
+    "is_static",
+    "group",
+    "labels",
+    "is_visual",
+    "is_visible",
+    "rgba",
+)
+
+
+def world_file(engine: Engine) -> bytes:
+    """Return the contents of the file: the shapes of an engine; none if it was not prepared for them."""
+    shapes = engine.shapes() if SHAPES in engine.prepared else ()
+    arrays: dict[str, Array] = {}
+    numbers: dict[int, int] = {}
+    described = []
+    for shape in shapes:
+        about = {name: getattr(shape, name) for name in _FIELDS}
+        if (texture := shape.material.texture) is not None:  # in its mean colour
+            mean = texture.pixels.reshape(-1, texture.pixels.shape[-1])[:, :3].mean(axis=0) / 255.0
+            about["rgba"] = *(round(a * b, 4) for a, b in zip(shape.rgba, mean.tolist(), strict=False)), shape.rgba[3]
+        if shape.mesh is not None:
+            about["mesh"] = number = numbers.setdefault(id(shape.mesh), len(numbers))
+            arrays[f"mesh/{number}/vertices"] = shape.mesh.vertices
+            arrays[f"mesh/{number}/faces"] = shape.mesh.faces
+        if shape.hfield is not None:
+            about["hfield"] = number = numbers.setdefault(id(shape.hfield), len(numbers))
+            about["hfield_size"], about["hfield_base"] = shape.hfield.size, shape.hfield.base
+            arrays[f"hfield/{number}/heights"] = shape.hfield.heights
+        described.append(about)
+    text = json.dumps({"bodies": list(engine.names("body")), "shapes": described})
+    out = io.BytesIO()
+    np.savez_compressed(out, description=np.array(text), **arrays)  # type: ignore[arg-type]
+    return out.getvalue()

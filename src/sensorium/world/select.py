@@ -14,14 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 from sensorium.cfg import ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import Fault, PathError, SelectionError, listed, nearest, shown
-
-if TYPE_CHECKING:
-    from sensorium.measurement.sensor_cfg import MountedSensorCfg
 
 WORLD = "world"
 
@@ -175,16 +172,6 @@ def _at(names: Sequence[str], index: int, field: str) -> str:
         expected = f"a position from 0 to {len(names) - 1}: {listed(names)}"
         raise SelectionError("ObjRef", [Fault(field, str(index), expected)])
     return names[index]
-
-
-def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[str], list[FrameOnBody]]:
-    """Return names and frames of all elements that carry a sensor.
-
-    Raises:
-        SelectionError: no element, or too many, matched.
-    """
-    selector, value = cfg.selector
-    return resolve_frames(selector, value, engine, config=cfg.title, field=selector, exactly_one=not cfg.is_plural)
 
 
 def resolve_frames(

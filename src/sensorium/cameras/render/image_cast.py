@@ -37,12 +37,10 @@ from typing import Any, ClassVar, Literal
 import torch
 import warp as wp
 
-from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
 from sensorium.cameras.render.image_view import ImageViews
-from sensorium.cameras.render.listing import FEW, list_shapes
 from sensorium.cameras.render.place import BASE, WORLD, YAW, place_cameras, place_segments
-from sensorium.cameras.render.raster import draw_clusters
+from sensorium.cameras.render.raster import FEW, draw_analytic, draw_clusters, list_shapes
 from sensorium.cameras.render.structs import Cameras, HitRecord, Lens, Lists, Placed
 from sensorium.shapes.query import MountQuery, QueryContext
 from sensorium.shapes.scene import Targets

@@ -1,4 +1,8 @@
-"""Triangles of meshes and height fields in a tile of a pinhole image, drawn cluster by cluster.
+"""Pinhole images by tiles: the shapes of each tile, from front to back, and their surfaces.
+
+Triangles of meshes and height fields are drawn cluster by cluster, other shapes analytically.
+Boxes and planes are affine functions, other analytic shapes and dense meshes are hit by rays. A dense mesh has many
+triangles per pixel; its rays are limited by the nearest hit so far.
 
 A triangle is drawn with homogeneous coordinates: a line of sight meets it if it passes its three edges on the same
 side. The side is the sign of the product of the direction with the edge's plane through the camera, the cross product
@@ -21,11 +25,14 @@ from sensorium.cameras.render.structs import (
     Placed,
     put_hit,
     rotation_of,
+    row_bounds,
     row_pose,
+    row_size,
     tile_axes,
 )
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.primitives import MESH
+from sensorium.geometry.primitives import BOX, MESH, PLANE, ray_primitive
+from sensorium.geometry.transforms import quat_rotate
 
 Numbers = wp.types.vector(length=VERTICES, dtype=wp.float32)
 """One coordinate of the vertices of a cluster."""
@@ -176,3 +183,266 @@ def draw_clusters(
                             if inverse >= wp.max(record.inverse[place, mount, base + u], least):
                                 if inverse <= most:
                                     put_hit(record, place, mount, base + u, inverse, shape, surface.face[triangle])
+
+
+@wp.func
+def slab(o: float, half: float) -> wp.vec3:
+    """Return factors of a ray's component that give its inverse t at one pair of sides of a box.
+
+    A line enters the slab at inverse t = x d + z, and leaves it at the greater of y d and the third value's: the
+    first factor is 0 if the start is inside the slab.
+    """
+    below = 1.0 / (-half - o)
+    above = 1.0 / (half - o)
+    if o > half:
+        return wp.vec3(above, below, below)
+    if o < -half:
+        return wp.vec3(below, above, above)
+    return wp.vec3(0.0, below, above)
+
+
+@kernel
+def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, lists: Lists, record: HitRecord) -> None:
+    """Draw the analytic shapes and dense meshes of one tile."""
+    env, mount, piece = masked_tid(rows)
+    tile = rows.first + piece
+    place = place_of(rows, env)
+    instances = placed.instances
+    _to_pixels, to_world = tile_axes(lens, cameras, env, mount, tile)
+    eye = cameras.pos[env, mount]
+    u0 = (tile % lens.columns) * lens.tile
+    v0 = (tile / lens.columns) * lens.tile
+    shift = lens.tile / 2
+    most = 1.0 / lens.near
+    least = 1.0 / lens.far
+    for k in range(lists.count[place, mount, tile]):
+        entry = lists.row[place, mount, tile, k]
+        row = entry >> 1
+        is_dense = (entry & 1) != 0
+        kind = instances.kind[row]
+        if kind >= MESH and not is_dense:
+            continue
+        rect = lists.rect[place, mount, tile, k]
+        start = lists.front[place, mount, tile, k]
+        front = 1.0 / start
+        size = row_size(placed, env, row)
+        shape = instances.shape[row]
+        pos, quat = row_pose(placed, env, row)
+        back = wp.transpose(rotation_of(quat))
+        o = back * (eye - pos)
+        along = back * to_world
+        du = wp.vec3(along[0, 0], along[1, 0], along[2, 0])
+        dv = wp.vec3(along[0, 1], along[1, 1], along[2, 1])
+        d0 = wp.vec3(along[0, 2], along[1, 2], along[2, 2])
+        if is_dense:
+            o = wp.cw_div(o, size)
+            du = wp.cw_div(du, size)
+            dv = wp.cw_div(dv, size)
+            d0 = wp.cw_div(d0, size)
+        # The slabs of a box: inverse t at which a line enters and leaves them is affine in (u, v)
+        is_box = kind == BOX and front < most
+        is_box = is_box and (wp.abs(o[0]) > size[0] or wp.abs(o[1]) > size[1] or wp.abs(o[2]) > size[2])
+        sx = wp.vec3()
+        sy = wp.vec3()
+        sz = wp.vec3()
+        open = wp.vec3()
+        if is_box:
+            sx = slab(o[0], size[0])
+            sy = slab(o[1], size[1])
+            sz = slab(o[2], size[2])
+            open = wp.vec3(
+                wp.where(sx[0] == 0.0, wp.inf, 0.0),
+                wp.where(sy[0] == 0.0, wp.inf, 0.0),
+                wp.where(sz[0] == 0.0, wp.inf, 0.0),
+            )
+        for v in range((rect >> 16) & 255, (rect >> 24) + 1):
+            base = (v0 + v) * lens.width + u0
+            dy = d0 + float(v - shift) * dv
+            for u in range(rect & 255, ((rect >> 8) & 255) + 1):
+                before = record.inverse[place, mount, base + u]
+                if before > front:
+                    continue
+                d = dy + float(u - shift) * du
+                inverse = float(0.0)
+                face = int(-1)
+                if is_dense:
+                    limit = lens.far
+                    if before > 0.0:
+                        limit = 1.000001 / before
+                    query = wp.mesh_query_ray(instances.mesh[row], o + start * d, d, limit - start)
+                    if query.result:
+                        inverse = 1.0 / (start + query.t)
+                        face = query.face
+                elif is_box:
+                    enters = wp.min(wp.min(sx[0] * d[0] + open[0], sy[0] * d[1] + open[1]), sz[0] * d[2] + open[2])
+                    leaves = wp.max(
+                        wp.max(wp.max(sx[1] * d[0], sx[2] * d[0]), wp.max(sy[1] * d[1], sy[2] * d[1])),
+                        wp.max(sz[1] * d[2], sz[2] * d[2]),
+                    )
+                    if enters >= leaves:
+                        inverse = enters
+                elif kind == PLANE:
+                    inverse = -d[2] / o[2]
+                    if size[0] > 0.0 and not wp.abs(o[0] * inverse + d[0]) <= size[0] * inverse:
+                        inverse = 0.0
+                    if size[1] > 0.0 and not wp.abs(o[1] * inverse + d[1]) <= size[1] * inverse:
+                        inverse = 0.0
+                else:
+                    inverse = 1.0 / (lens.near + ray_primitive(kind, size, o + lens.near * d, d))
+                if inverse >= least and inverse <= most and inverse > 0.0:
+                    put_hit(record, place, mount, base + u, inverse, shape, face)
+
+
+UNBOUNDED = wp.constant(1e29)
+"""Radius from which a shape is unbounded, m."""
+FEW = wp.constant(256)
+"""Number of triangles up to which a mesh is never dense."""
+DENSE = wp.constant(32.0)
+"""Triangles per pixel of a shape's rectangle from which rays are faster than drawing all triangles."""
+AROUND = wp.constant(6.0)
+"""Pixels of a shape that surrounds the camera, relative to the tile's, for that choice."""
+SHAPE_MARGIN = wp.constant(2e-3)
+"""Margin of a shape's rectangle, px, for rounding."""
+
+
+@kernel
+def list_shapes(
+    rows: Rows,
+    lens: Lens,
+    cameras: Cameras,
+    placed: Placed,
+    surfaces: wp.array[Surface],
+    hidden: wp.array2d[wp.uint8],
+    lists: Lists,
+    record: HitRecord,
+) -> None:
+    """Clear one tile, and list its shapes."""
+    env, mount, piece = masked_tid(rows)
+    tile = rows.first + piece
+    place = place_of(rows, env)
+    instances = placed.instances
+    size = lens.tile
+    u0 = (tile % lens.columns) * size
+    v0 = (tile / lens.columns) * size
+    wide = wp.min(size, lens.width - u0)
+    high = wp.min(size, lens.height - v0)
+    for v in range(high):
+        for u in range(wide):
+            pixel = (v0 + v) * lens.width + u0 + u
+            record.inverse[place, mount, pixel] = 0.0
+            record.shape[place, mount, pixel] = -1
+            record.face[place, mount, pixel] = -1
+    to_pixels, _to_world = tile_axes(lens, cameras, env, mount, tile)
+    eye = cameras.pos[env, mount]
+    low_u = float(-size / 2) - 0.5
+    low_v = float(-size / 2) - 0.5
+    high_u = low_u + float(wide)
+    high_v = low_v + float(high)
+    row_u = wp.vec3(to_pixels[0, 0], to_pixels[0, 1], to_pixels[0, 2])
+    row_v = wp.vec3(to_pixels[1, 0], to_pixels[1, 1], to_pixels[1, 2])
+    forward = wp.vec3(to_pixels[2, 0], to_pixels[2, 1], to_pixels[2, 2])
+    left = wp.normalize(row_u - low_u * forward)
+    right = wp.normalize(high_u * forward - row_u)
+    top = wp.normalize(row_v - low_v * forward)
+    bottom = wp.normalize(high_v * forward - row_v)
+    count = int(0)
+    for row in range(instances.kind.shape[0]):
+        if hidden[mount, row] != wp.uint8(0):
+            continue
+        pos, quat = row_pose(placed, env, row)
+        radius, half = row_bounds(placed, env, row)
+        if radius == 0.0:
+            continue
+        front = lens.near
+        u_first = int(0)
+        u_last = wide - 1
+        v_first = int(0)
+        v_last = high - 1
+        area = AROUND * float(size * size)
+        if radius < UNBOUNDED:
+            centre = pos - eye + quat_rotate(quat, instances.centre[row])
+            ahead = wp.dot(forward, centre)
+            if ahead + radius < lens.near or ahead - radius > lens.far:
+                continue
+            if wp.dot(left, centre) < -radius or wp.dot(right, centre) < -radius:
+                continue
+            if wp.dot(top, centre) < -radius or wp.dot(bottom, centre) < -radius:
+                continue
+            # the corners of its box, in pixels
+            axes = to_pixels * rotation_of(quat)
+            middle = to_pixels * centre
+            nearest = float(wp.inf)
+            farthest = float(-wp.inf)
+            min_u = float(wp.inf)
+            max_u = float(-wp.inf)
+            min_v = float(wp.inf)
+            max_v = float(-wp.inf)
+            beside = int(15)
+            corners = int(8)
+            for corner in range(corners):
+                at = wp.vec3(
+                    wp.where((corner & 1) == 0, -half[0], half[0]),
+                    wp.where((corner & 2) == 0, -half[1], half[1]),
+                    wp.where((corner & 4) == 0, -half[2], half[2]),
+                )
+                p = middle + axes * at
+                nearest = wp.min(nearest, p[2])
+                farthest = wp.max(farthest, p[2])
+                inverse = 1.0 / p[2]
+                min_u = wp.min(min_u, p[0] * inverse)
+                max_u = wp.max(max_u, p[0] * inverse)
+                min_v = wp.min(min_v, p[1] * inverse)
+                max_v = wp.max(max_v, p[1] * inverse)
+                if p[0] >= low_u * p[2]:
+                    beside = beside & 14
+                if p[0] <= high_u * p[2]:
+                    beside = beside & 13
+                if p[1] >= low_v * p[2]:
+                    beside = beside & 11
+                if p[1] <= high_v * p[2]:
+                    beside = beside & 7
+            slack = 1.0e-5 * (wp.abs(ahead) + radius)
+            if beside != 0 or farthest + slack < lens.near or nearest - slack > lens.far:
+                continue
+            if nearest > slack:
+                area = wp.max(max_u - min_u, 1.0) * wp.max(max_v - min_v, 1.0)
+                shift = float(size / 2)
+                u_first = wp.max(u_first, int(wp.ceil(wp.clamp(min_u, -100.0, 100.0) - SHAPE_MARGIN + shift)))
+                u_last = wp.min(u_last, int(wp.floor(wp.clamp(max_u, -100.0, 100.0) + SHAPE_MARGIN + shift)))
+                v_first = wp.max(v_first, int(wp.ceil(wp.clamp(min_v, -100.0, 100.0) - SHAPE_MARGIN + shift)))
+                v_last = wp.min(v_last, int(wp.floor(wp.clamp(max_v, -100.0, 100.0) + SHAPE_MARGIN + shift)))
+                if u_first > u_last or v_first > v_last:
+                    continue
+            front = wp.max(wp.max(nearest, ahead - radius) - slack, lens.near)
+        entry = 2 * row
+        if instances.mesh[row] != wp.uint64(0):
+            surface = placed.surface[row]  # Warp 1.17 fails to compile it as an index of a field
+            triangles = surfaces[surface].triangles
+            if triangles > FEW and float(triangles) > DENSE * area:
+                entry += 1
+        lists.row[place, mount, tile, count] = entry
+        lists.rect[place, mount, tile, count] = u_first | (u_last << 8) | (v_first << 16) | (v_last << 24)
+        lists.front[place, mount, tile, count] = front
+        count += 1
+    lists.count[place, mount, tile] = count
+    # Front to back: insertion sort with decreasing gaps
+    gap = int(1)
+    while 3 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            front = lists.front[place, mount, tile, i]
+            entry = lists.row[place, mount, tile, i]
+            rect = lists.rect[place, mount, tile, i]
+            k = int(i)
+            while k >= gap:
+                if lists.front[place, mount, tile, k - gap] <= front:
+                    break
+                lists.front[place, mount, tile, k] = lists.front[place, mount, tile, k - gap]
+                lists.row[place, mount, tile, k] = lists.row[place, mount, tile, k - gap]
+                lists.rect[place, mount, tile, k] = lists.rect[place, mount, tile, k - gap]
+                k -= gap
+            lists.front[place, mount, tile, k] = front
+            lists.row[place, mount, tile, k] = entry
+            lists.rect[place, mount, tile, k] = rect
+        gap = gap // 3

@@ -34,7 +34,7 @@ from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene
-from sensorium.scene.needs import prepare
+from sensorium.scene.table import prepare
 from sensorium.sensors.core.base import Sensor
 
 try:

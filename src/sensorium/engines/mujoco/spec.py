@@ -21,7 +21,8 @@ from sensorium.engines.mujoco.derived import needs_wrenches
 from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.sleep import add_held
-from sensorium.errors import ModelError, SensoriumWarning, shown
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError, shown
+from sensorium.geometry.shapes import Shape
 from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
@@ -215,6 +216,27 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
     if terrain is None:
         world.modelname = "+".join(entities)
     return world
+
+
+def add_box(spec: Any, shape: Shape) -> None:
+    """Add a box with an image on it to an MjSpec, as a geom, a material and a texture of its name.
+
+    Raises:
+        UnknownNameError: the model has no body of the shape's name.
+    """
+    body = spec.body("world" if shape.body == -1 else shape.body)
+    if body is None:
+        raise UnknownNameError("body", str(shape.body), [each.name for each in spec.bodies])
+    name, texture = shape.name, shape.material.texture
+    assert shape.kind == "box" and texture is not None
+    height, width, channels = texture.pixels.shape
+    kind = mujoco.mjtTexture.mjTEXTURE_2D
+    image = spec.add_texture(name=name, type=kind, width=width, height=height, nchannel=channels)
+    image.data = texture.pixels.tobytes()
+    look = spec.add_material(name=name, specular=shape.material.specular, rgba=shape.rgba)
+    look.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = name
+    box = mujoco.mjtGeom.mjGEOM_BOX
+    body.add_geom(name=name, type=box, material=name, size=shape.size, pos=shape.pos, quat=shape.quat)
 
 
 def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:

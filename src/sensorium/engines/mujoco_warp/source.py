@@ -17,8 +17,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute
-from sensorium.compute.copies import AsyncCopy
+from sensorium.compute import AsyncCopy, Compute
 from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import mark, put
 from sensorium.engines.graphs import WorkGraphs
@@ -91,9 +90,9 @@ class WarpSource(OwnedSource):
         self._graphs = WorkGraphs(compute, self._parts)
         self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
         self._kept: dict[str, Any] = {}
-        self._overflow = AsyncCopy(compute, self.field("overflow"))
+        self._overflow = AsyncCopy(self.field("overflow"))
         self._differ = torch.zeros(1, dtype=torch.bool, device=compute.device)
-        self._differing = AsyncCopy(compute, self._differ)
+        self._differing = AsyncCopy(self._differ)
         self._static: torch.Tensor | None = None
         self._batched = frozenset(batched(m))
         self._time_steps_of: Any = None
@@ -366,7 +365,7 @@ class WarpSource(OwnedSource):
         array = self.m.opt.timestep
         if array is not self._time_steps_of:
             self._time_steps_of = array
-            self._time_steps = AsyncCopy(self._compute_on, self.field("opt.timestep"))
+            self._time_steps = AsyncCopy(self.field("opt.timestep"))
         steps = self._time_steps.take()
         self._time_steps.start()
         for step in [] if steps is None else steps[steps != np.float32(dt)].tolist():

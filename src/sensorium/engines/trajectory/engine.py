@@ -130,7 +130,7 @@ class TrajectoryEngine(TensorEngine):
         body: name of the body, where `trajectory` is not a mapping.
         sites: names of further frames on the bodies, see `TensorEngine`.
         gravity: gravity, m/s^2.
-        magnetic: magnetic flux in the world, any unit (the default is MuJoCo's); None without a magnetic field.
+        magnetic: magnetic flux in the world, any unit; None (default) without a magnetic field.
         device: torch device.
 
     Raises:
@@ -153,7 +153,7 @@ class TrajectoryEngine(TensorEngine):
         body: str = "body",
         sites: Mapping[str, Site] | None = None,
         gravity: ArrayLike = (0.0, 0.0, -9.81),
-        magnetic: ArrayLike | None = (0.0, -0.5, 0.0),
+        magnetic: ArrayLike | None = None,
         device: str = "cpu",
     ) -> None:
         bodies = trajectory if isinstance(trajectory, Mapping) else {body: trajectory}

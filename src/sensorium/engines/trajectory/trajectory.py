@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sensorium.errors import ArgumentError, ModelError, nearest, shown
+from sensorium.engines.trajectory.files import read_poses
+from sensorium.errors import ArgumentError, ModelError, shown
 from sensorium.geometry.spline import Array, Motion, PoseSpline
 
 FEWEST = 4
@@ -70,27 +70,43 @@ class Trajectory:
         self.curve = PoseSpline(self.times, self.pos, self.quat)
 
     @classmethod
-    def from_file(cls, path: str | Path, *, max_gap: float | None = None) -> Trajectory:
-        """Return the trajectory in a TUM file or in an EuRoC CSV file; the content decides.
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        max_gap: float | None = None,
+        rate_hz: float | None = None,
+        times: str | Path | None = None,
+        drop_repeated: bool = False,
+    ) -> Trajectory:
+        """Return the trajectory in a file of TUM, EuRoC or KITTI, or in a table with a header; the content decides.
 
         A line of a TUM file is ``t x y z qx qy qz qw``, separated by spaces. A line of a CSV file of EuRoC starts with
-        ``t, x, y, z, qw, qx, qy, qz``, t in ns, and further columns are ignored. Lines that start with ``#`` are
-        comments.
+        ``t, x, y, z, qw, qx, qy, qz``, t in ns, and further columns are ignored. A line of KITTI is a transform
+        `[3, 4]` by rows, of a camera (x right, y down, z forward) in its first frame. The body has the place of the
+        camera, with x forward and z up, and the world is its first frame. Columns with names may have any order. Lines
+        that start with ``#`` are comments.
 
         Args:
             path: the file.
             max_gap: longest time between two adjacent poses, s; None is 10 times the median of these times.
+            rate_hz: poses per second of a KITTI file.
+            times: file with the time of each pose of a KITTI file, s; None takes ``times.txt`` beside the poses, or
+                that of the sequence in KITTI's folders.
+            drop_repeated: whether to keep only the first of adjacent poses with equal times.
 
         Raises:
             ModelError: the file is missing or invalid; the message names the line, the value and the fix.
         """
-        stamps, pos, quat, lines, written = _read_poses(path)
-        times = (stamps - stamps[0]) * 1e-9 if len(stamps) else np.zeros(0)
-        if (fault := _fault(times, pos, quat, written, max_gap)) is not None:
+        path = Path(path).expanduser()
+        label = f"trajectory file {str(path)!r}"
+        poses = read_poses(path, label, rate_hz=rate_hz, times=times, drop_repeated=drop_repeated)
+        seconds = (poses.stamps - poses.stamps[0]) * 1e-9 if len(poses.stamps) else np.zeros(0)
+        if (fault := _fault(seconds, poses.pos, poses.quat, poses.written, max_gap)) is not None:
             row, text = fault
-            raise ModelError(f"trajectory file {str(path)!r}{'' if row is None else f', line {lines[row]}'}, {text}")
-        found = cls(times, pos, quat, max_gap=max_gap)
-        found.start_ns = int(stamps[0])
+            raise ModelError(f"{label}{'' if row is None else f', line {poses.lines[row]}'}, {text}")
+        found = cls(seconds, poses.pos, poses.quat, max_gap=max_gap)
+        found.start_ns = int(poses.stamps[0])
         return found
 
     def __repr__(self) -> str:
@@ -164,7 +180,8 @@ def _fault(
             np.diff(times, prepend=-np.inf) <= 0.0,
             "time",
             given,
-            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones.",
+            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones: "
+            "--drop-repeated, in Python drop_repeated=True.",
         ),
     )
     for wrong, what, values, expected in checks:
@@ -210,90 +227,3 @@ def trajectory_of(given: Any, what: str) -> Trajectory:
     if len(parts) != 3:
         raise ArgumentError(f"{what}: got {shown(given)}, expected a Trajectory, a path, or (times, pos, quat).")
     return Trajectory(*parts)
-
-
-# Files ----------------------------------------------------------------------------------------------------------------
-
-
-TUM, EUROC = "t x y z qx qy qz qw (TUM)", "t,x,y,z,qw,qx,qy,qz (EuRoC, t in ns)"
-"""Columns of the two formats."""
-COLUMNS = 8
-"""Number of columns that both formats share."""
-SUFFIXES = (".tum", ".txt", ".csv")
-"""Usual endings of such files."""
-
-
-def _read_poses(path: str | Path) -> tuple[Array, Array, Array, list[int], list[str]]:
-    """Return the poses in a file: CSV of EuRoC if the first pose contains commas, otherwise TUM.
-
-    Returns:
-        Times `[n]`, int64 ns, positions `[n, 3]`, m, quaternions `[n, 4]`, wxyz, and the line and the time of each pose
-        as it is written.
-
-    Raises:
-        ModelError: the file is missing, or a line is invalid.
-    """
-    path = Path(path).expanduser()
-    label = f"trajectory file {str(path)!r}"
-    rows: list[list[float]] = []
-    lines: list[int] = []
-    times: list[str] = []
-    stamps: list[int] = []
-    is_csv = False
-    for number, line in enumerate(_contents(path, label).splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        is_csv = "," in line if not rows else is_csv
-        form, words = (EUROC, line.split(",")) if is_csv else (TUM, line.split())
-        words = [word.strip() for word in words]
-        if len(words) < COLUMNS or (len(words) > COLUMNS and not is_csv):
-            raise ModelError(f"{label}, line {number}: got {len(words)} columns ({shown(line, 60)}), expected {form}.")
-        stamps.append(_number(words[0], _nanoseconds if is_csv else _seconds, label, number, "time"))
-        rows.append([_number(word, float, label, number, "number") for word in words[1:COLUMNS]])
-        lines.append(number)
-        times.append(words[0])
-    values = np.array(rows, dtype=np.float64).reshape(-1, COLUMNS - 1)
-    order = [3, 4, 5, 6] if is_csv else [6, 3, 4, 5]
-    return np.array(stamps, dtype=np.int64), values[:, :3], values[:, order], lines, times
-
-
-def _contents(path: Path, label: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        folder = path.absolute().parent
-        names = [each.name for each in folder.glob("*") if each.suffix in SUFFIXES] if folder.is_dir() else []
-        raise ModelError(f"{label} does not exist.{nearest(path.name, names)} Check the path.") from None
-    except IsADirectoryError:
-        raise ModelError(f"{label} is a folder. Give the file in it.") from None
-    except UnicodeDecodeError:
-        raise ModelError(f"{label} is not text, expected lines of {TUM} or {EUROC}.") from None
-    except OSError as error:
-        raise ModelError(f"{label} cannot be read: {error.strerror or error}.") from None
-
-
-def _number(word: str, convert: Callable[[str], Any], label: str, line: int, what: str) -> Any:
-    try:
-        return convert(word)
-    except (ValueError, ArithmeticError):
-        kinds: dict[Any, str] = {_nanoseconds: "a whole number of ns below 2**63", _seconds: "seconds below 2**63 ns"}
-        expected = kinds.get(convert, "a number")
-        given = shown(word, 60)
-        raise ModelError(f"{label}, line {line}: {what}: got {given}, expected {expected}. Correct it.") from None
-
-
-def _nanoseconds(word: str) -> int:
-    return int(_stamp(int(word)))
-
-
-def _seconds(word: str) -> int:
-    """Return ns; a float64 of seconds since 1970 would be rounded to 0.2 microseconds."""
-    return int(_stamp(Decimal(word) * 10**9).to_integral_value())
-
-
-def _stamp(value: Any) -> Any:
-    """Return a time in ns; before its conversion to int, which takes minutes for a large exponent."""
-    if not abs(value) < 2**63:
-        raise OverflowError
-    return value

@@ -124,6 +124,10 @@ class GaussMarkov(StageCfg):
             inputs = [columns, leak, *rows, *streams, table]
             key.compute.launch(_gauss_markov, (-(-columns // 4),), inputs, outputs)
 
+    def bias(self, field: str, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
+        """Return the drift and the turn-on bias."""
+        return state[f"drift_{field}"] + state[f"turn_on_{field}"]
+
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Do nothing: the first sample after a reset redraws both parts."""
 
@@ -226,6 +230,12 @@ class Flicker(DrawnStage):
             inputs = [columns, *rows, *self.tables(state, key, field), *drawn]
             key.compute.launch(_flicker, (-(-columns // 4),), inputs, outputs)
 
+    def bias(self, field: str, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
+        """Return the sum of the processes."""
+        (amount,) = map(wp.to_torch, self.tables(state, key, field))
+        bias: torch.Tensor = amount * state[f"parts_{field}"].sum(dim=1)
+        return bias
+
 
 # Temperature ----------------------------------------------------------------------------------------------------------
 
@@ -303,6 +313,18 @@ class TemperatureDrift(DrawnStage):
         for field, columns in key.columns.items():
             inputs = [*first, *self.tables(state, key, field), state["began"]]
             key.compute.launch(_temperature, (columns,), inputs, [column_values(slot[field])])
+
+    def bias(self, field: str, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
+        """Return the drift of the bias, without that of the scale factor."""
+        ambient, heating = (
+            wp.to_torch(amount_table(key, amount, 1, state.get(name))) for name, amount in self._device().items()
+        )
+        high, low = state["began"].double().unbind(dim=1)
+        since = (key.clock.tick - (high * 65536.0 + low)) * key.clock.dt
+        missing = torch.exp(-since / self.tau) if self.tau > 0.0 else torch.zeros_like(since)
+        excess = ambient + heating * (1.0 - missing.float())[:, None] - self.reference
+        bias: torch.Tensor = wp.to_torch(self.tables(state, key, field)[0]) * excess
+        return bias
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw temperatures and coefficients."""

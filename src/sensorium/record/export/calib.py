@@ -5,7 +5,7 @@
     camera_info/NAME.yaml  intrinsics of a camera in the format of ROS
     extrinsics.yaml        poses of all sensor frames in the frame of a reference sensor
 
-Principal points count from the corner of the image, so that the centre of the first pixel is at (0.5, 0.5).
+Principal points are those of Kalibr, ROS and OpenCV, for which the centre of the first pixel is at (0, 0).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.archive import LONGEST
-from sensorium.record.calibration import Distortion, distortion_of, noise_of
+from sensorium.record.calibration import Distortion, centred, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples
 from sensorium.record.ros2 import MappedSensor, Ros2Messages
@@ -31,7 +31,6 @@ from sensorium.record.staging import staged
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
-PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
 DECIMALS = 9
 """Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
@@ -129,7 +128,7 @@ def _size(sensor: MappedSensor) -> tuple[int, int] | None:
 def _take_camera(seen: _Seen, sensor: MappedSensor, frame: Frame, sample: Sample) -> None:
     spec, size = sensor.field(unit="px", shape=(3, 3)), _size(sensor)
     assert spec is not None and size is not None
-    matrix = sample[spec.name].astype(np.float64)
+    matrix = centred(sample[spec.name])
     known = seen.cameras.get(frame)
     if known is None:
         seen.cameras[frame] = _Camera(frame, matrix, size, distortion_of(sensor.cfg))
@@ -149,7 +148,8 @@ def _topic(bag: Ros2Messages, frame: Frame, message: str) -> str:
 def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
     """Return the noise of an IMU by its name in Kalibr and EuRoC, and one message for each conversion.
 
-    Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`.
+    Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`. Those that the config
+    does not define are missing: estimators divide by them, so that 0 is not a value.
     """
     values: dict[str, float] = {}
     notes: list[str] = []
@@ -159,18 +159,17 @@ def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
         noise = noise_of(sensor.cfg, spec, prefix, sensor.rate_hz)
         notes += noise.notes
         values |= {f"{word}_noise_density": noise.density, f"{word}_random_walk": noise.random_walk}
-    return values, notes
+    return {name: value for name, value in values.items() if value}, notes
 
 
 def _write_imu(path: Path, sensor: MappedSensor, topic: str) -> list[str]:
     """Write the noise of an IMU, and return notes."""
     values, notes = imu_noise(sensor)
     lines = [f"# sensor {sensor.name}", *(f"{name}: {yaml_number(value)}" for name, value in values.items())]
-    notes += [
-        f"{name} is 0, since the config defines none; Kalibr accepts values above 0 only"
-        for name, value in values.items()
-        if not value
-    ]
+    missing = [f"{word}_{end}" for word in _KALIBR_NOISE for end in ("noise_density", "random_walk")]
+    for name in (name for name in missing if name not in values):
+        lines.append(f"# {name}: the config of the sensor defines none, and Kalibr requires a value above 0")
+        notes.append(f"{name} is missing, since the config defines none; Kalibr requires it. Add it to the file")
     others = [each["kind"] for each in sensor.cfg.get("stages", ()) if each["kind"] != "gauss_markov"]
     others += [knob for knob in ("bias", "resolution") if any(key.endswith(knob) for key in sensor.cfg)]
     if others:
@@ -225,7 +224,7 @@ def _write_cameras(
         chain.append("\n".join(lines) + "\n")
         before = frame
     if chain:
-        (root / "camchain.yaml").write_text(f"# {PIXELS}\n{''.join(chain)}", encoding="utf-8")
+        (root / "camchain.yaml").write_text("".join(chain), encoding="utf-8")
     return notes
 
 
@@ -233,7 +232,7 @@ def _camera_info(name: str, camera: _Camera, distortion: Distortion) -> str:
     """Return the intrinsics of a camera in the format of ROS."""
     k = camera.matrix
     p = np.concatenate([k, np.zeros((3, 1))], axis=1)
-    text = f"# {PIXELS}\nimage_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
+    text = f"image_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
     text += f"camera_name: {name}\n{_matrix('camera_matrix', k)}"
     text += f"distortion_model: {distortion.model}\n"
     text += _matrix("distortion_coefficients", np.array([distortion.coefficients]))

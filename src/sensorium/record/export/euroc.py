@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from sensorium.errors import ArgumentError
-from sensorium.readings import Reading, SceneDescription
-from sensorium.record.calibration import distortion_of
-from sensorium.record.export.calib import DECIMALS, PIXELS, imu_noise, yaml_number, yaml_row
+from sensorium.readings import STATES, STATES_OF, Array, Reading, SceneDescription
+from sensorium.record.calibration import centred, distortion_of
+from sensorium.record.export.calib import DECIMALS, imu_noise, yaml_number, yaml_row
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, TimedFile, samples
@@ -29,6 +29,8 @@ TRUTH += "".join(f", q_RS_{axis} []" for axis in "wxyz")
 DISTORTIONS = {"radtan": "radial-tangential", "equidistant": "equidistant"}
 """Name of a model of distortion in Kalibr -> in EuRoC."""
 VELOCITY = "".join(f", v_RS_R_{axis} [m s^-1]" for axis in "xyz")
+BIASES = "".join(f", b_w_RS_S_{axis} [rad s^-1]" for axis in "xyz")
+BIASES += "".join(f", b_a_RS_S_{axis} [m s^-2]" for axis in "xyz")
 
 
 def write_euroc(
@@ -41,11 +43,15 @@ def write_euroc(
     mount: int = 0,
     start_ns: int = 0,
 ) -> list[str]:
-    """Write IMUs and cameras as measured, and the true poses of one sensor.
+    """Write IMUs and cameras as measured, and the true poses of one sensor with its velocity and the biases of an IMU.
 
     IMUs and cameras are numbered in the order of the readings. Their `sensor.yaml` contains T_BS, the pose in the frame
     of `body`, where both have poses; with `description` also the rate, the noise of an IMU, and the intrinsics and the
     distortion of a camera. As in EuRoC, the frame of a camera is optical: x right, y down, z forward.
+
+    The true velocity, in the world, is a field of `body` or among its states, see `Recorder`. The true biases are
+    states of `body`, which must be an IMU; where nothing adds a bias they are 0. Without them, their columns are
+    omitted, and a message says so.
 
     Args:
         readings: readings of all sensors. Poses come from `scene.publish(poses=True)`, or from a sensor with the fields
@@ -68,6 +74,9 @@ def write_euroc(
     with staged(folder) as root, ExitStack() as stack:
         tree = _Tree(root / "mav0", start_ns, description, stack)
         for sample in samples(readings, env, mount=mount):
+            if sample.reading.kind == STATES:
+                tree.add_states(sample)
+                continue
             pose = sample.pose
             tree.poses.add(sample.reading.name, sample)
             if pose is not None and sample.is_of_pose and body in (None, sample.reading.name):
@@ -82,6 +91,8 @@ def write_euroc(
             )
         if body is None:
             tree.notes.append("no sensor has poses, so there are neither true poses nor T_BS")
+        else:
+            tree.write_truth(body)
         tree.write_calibration(body)
         return tree.notes
 
@@ -96,6 +107,12 @@ class _Tree:
         """Sensor -> lines of `sensor.yaml` after its pose."""
         self._files: dict[Path, TimedFile] = {}
         self._folders: dict[str, Path] = {}
+        self._truth: list[tuple[int, int, tuple[float, ...], Array | None]] = []
+        """Tick, time (ns), pose, and velocity in the world of the body, m/s."""
+        self._states: dict[str, dict[int, dict[str, Array]]] = {}
+        """Sensor -> tick -> states."""
+        self._imus: dict[str, tuple[str, str]] = {}
+        """IMU -> its fields with the rate and the specific force."""
         self.poses = SensorPoses()
         self._skipped: dict[tuple[str, str], int] = {}
         """Name and kind of a sensor -> number of samples that are neither of an IMU nor an image."""
@@ -112,6 +129,7 @@ class _Tree:
         rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
         image = image_field(sample)
         if rate and force:
+            self._imus[name] = rate, force
             folder = self._folder(name, "imu")
             if not sample.truth:
                 self._calibrate(sample)
@@ -138,14 +156,48 @@ class _Tree:
                 self.notes.append(f"{name} ({kind}): EuRoC holds IMUs and images of 8 bits only")
 
     def add_truth(self, sample: Sample, pose: Pose) -> None:
-        """Write a true pose, and the velocity if the sensor has one."""
-        values: Sequence[float] = (*pose.pos, *pose.quat)
-        header, world = TRUTH, sample.spec("vector_at", unit="m/s", frame="world", axes=XYZ)
+        """Keep a true pose, and the velocity if the sensor has one."""
+        world = sample.spec("vector_at", unit="m/s", frame="world", axes=XYZ)
         local = world or sample.spec("vector_at", unit="m/s", frame="sensor", axes=XYZ)
+        velocity: Array | None = None
         if sample.truth and local:
             velocity = sample[local].astype(np.float64)
-            header, values = TRUTH + VELOCITY, (*values, *(velocity if world else pose.matrix[:3, :3] @ velocity))
-        self._row(self._root / "state_groundtruth_estimate0", header, sample.tick_ns, values)
+            velocity = velocity if world else pose.matrix[:3, :3] @ velocity
+        self._truth.append((sample.tick, sample.tick_ns, (*pose.pos, *pose.quat), velocity))
+
+    def add_states(self, sample: Sample) -> None:
+        """Keep the states of a sensor."""
+        if not sample.truth:
+            found = {spec.name: sample[spec.name] for spec in sample.reading.specs}
+            self._states.setdefault(sample.reading.name.removesuffix(STATES_OF), {})[sample.tick] = found
+
+    def write_truth(self, body: str) -> None:
+        """Write the true poses, with velocities and biases where they are known."""
+        states, fields = self._states.get(body, {}), self._imus.get(body)
+        omitted = 0
+        has_velocity = bool(self._truth) and self._truth[0][3] is not None
+        has_velocity |= any("lin_vel_w" in each for each in states.values())
+        has_biases = has_velocity and bool(states) and fields is not None
+        header = TRUTH + VELOCITY * has_velocity + BIASES * has_biases
+        for tick, ns, values, velocity in self._truth:
+            state = states.get(tick, {})
+            velocity = state.get("lin_vel_w") if velocity is None else velocity
+            if (has_velocity and velocity is None) or (has_biases and not state):
+                omitted += 1
+                continue
+            if has_velocity and velocity is not None:
+                values = (*values, *velocity)
+            for field in fields or () if has_biases else ():
+                values = (*values, *state.get(f"bias_{field}", np.zeros(3)))
+            self._row(self._root / "state_groundtruth_estimate0", header, ns, values)
+        if omitted:
+            self.notes.append(f"{body}: {omitted} true poses without a velocity or biases at the same time")
+        missing = [name for name, has in (("velocity", has_velocity), ("biases", has_biases)) if not has]
+        if missing:
+            self.notes.append(
+                f"{body}: the true {' and '.join(missing)}, which an IMU has if it is recorded with its states "
+                "(--states, states=True)"
+            )
 
     def _calibrate(self, sample: Sample) -> None:
         """Keep the calibration of a sensor from its first sample."""
@@ -202,11 +254,10 @@ def _camera(sensor: MappedSensor, sample: Sample) -> list[str]:
     distortion = distortion_of(sensor.cfg)
     if image is None or spec is None or distortion is None or distortion.kalibr not in DISTORTIONS:
         return []
-    fx, fy, cx, cy = sample[spec.name].astype(np.float64)[[0, 1, 0, 1], [0, 1, 2, 2]]
+    fx, fy, cx, cy = centred(sample[spec.name])[[0, 1, 0, 1], [0, 1, 2, 2]]
     return [
         f"resolution: [{image.shape[1]}, {image.shape[0]}]",
         "camera_model: pinhole",
-        f"# {PIXELS}",
         f"intrinsics: {yaml_row([fx, fy, cx, cy])}",
         f"distortion_model: {DISTORTIONS[distortion.kalibr]}",
         f"distortion_coefficients: {yaml_row(distortion.coefficients[:4])}",

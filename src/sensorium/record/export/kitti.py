@@ -7,12 +7,20 @@ Files of sequence 00 below the folder:
     sequences/00/image_2/000000.png    images of the first camera with colours; image_3 of the second one
     sequences/00/times.txt             time of each scan, s
     sequences/00/calib.txt             P0 to P3 and Tr, each [3, 4] by rows
+    sequences/00/point_times/000000.bin  float32 firing time of each point of the scan relative to times.txt, s
+    sequences/00/oxts/data/000000.txt  30 true values of a navigation system, nearest in time to the scan
+    sequences/00/oxts/times.txt        time of each of these, s
     poses/00.txt                       pose of camera 0 in its first frame for each scan, [3, 4] by rows
 
 All poses are those of camera 0 (x right, y down, z forward): of image_0, or of image_2 without it. Tr is the transform
 from the lidar to camera 0. Pi projects points in the frame of camera 0 to pixels of image_i. Without cameras, camera 0
 has the place of the lidar, so that Tr only exchanges axes. A point p of scan k is at inv(Tr) pose_k Tr p in the lidar's
 frame at the first scan.
+
+The values of `oxts` follow the raw data of KITTI: place and velocity of the antenna of a GNSS receiver; roll, pitch and
+yaw (0 is east) of an IMU, its accelerations with gravity and its rates, in its frame (x, y, z) and in the level frame
+that has only its yaw (f, l, u). They are true, so both accuracies are 0. The status, satellites and
+modes are unknown: -1.
 """
 
 from __future__ import annotations
@@ -33,10 +41,15 @@ from sensorium.record.export.samples import Floats, Sample, samples, seconds
 from sensorium.record.staging import staged
 
 SEQUENCE = "00"
-OUTDATED = f"sequences/{SEQUENCE}/velodyne/*.bin", f"sequences/{SEQUENCE}/image_?/*.png"
+OUTDATED = tuple(
+    f"sequences/{SEQUENCE}/{files}"
+    for files in ("velodyne/*.bin", "image_?/*.png", "point_times/*.bin", "oxts/data/*.txt")
+)
 """Files of an earlier sequence."""
 GREY, COLOURED = (0, 1), (2, 3)
 """Numbers of the folders of images."""
+XYZ, KEPT = ("xyz",), 4096
+"""Axes of a vector, and number of the samples of an IMU that wait for those of a GNSS receiver."""
 PARALLEL = 1e-3
 """Maximum rotation, rad, of a camera relative to camera 0 that tools which expect rectified images ignore."""
 
@@ -74,6 +87,7 @@ def write_kitti(
             name, points = sample.reading.name, _points(sample)
             if sample.is_of_pose:
                 sequence.poses.add(name, sample)
+            sequence.oxts.add(sample)
             is_lidar = bool(points) and lidar in (None, name)
             if not is_lidar and not image_field(sample):
                 skipped[name] = sample.reading.kind
@@ -86,12 +100,97 @@ def write_kitti(
                         f"lidar: {name!r} has no pose at {seconds(sample.ns)} s. Record scene.publish(poses=True) from "
                         "the start, and lidars without delay for true scans."
                     )
-                sequence.add_scan(_cloud(sample, points), pose.matrix, sample.ns)
+                sequence.add_scan(*_cloud(sample, points), pose.matrix, sample.ns)
         if lidar is None or not sequence.scans:
             raise ArgumentError(f"lidar: got {lidar!r}, expected a recorded lidar with the field points_b.")
         notes = sequence.finish(lidar, root / "poses" / f"{SEQUENCE}.txt")
+        notes += sequence.oxts.write(root / "sequences" / SEQUENCE / "oxts", [ns for ns, _ in sequence.scans])
         written = f"the scans of {lidar}{' and images' if sequence.has_images else ''}"
-        return notes + [f"{name} ({kind}): only {written} are written" for name, kind in skipped.items()]
+        return notes + [
+            f"{name} ({kind}): only {written} are written"
+            for name, kind in skipped.items()
+            if name not in sequence.oxts.sensors
+        ]
+
+
+class _Oxts:
+    """True values of a GNSS receiver and of an IMU, as packets of a navigation system."""
+
+    def __init__(self) -> None:
+        self._gnss = self._imu = ""
+        self.sensors: tuple[str, ...] = ()
+        """The sensors whose values were written."""
+        self._places: dict[int, tuple[int, Floats, Floats]] = {}
+        """Tick -> time (ns), latitude, longitude and height, and velocity to the east, north and up."""
+        self._motions: dict[int, tuple[Floats, Floats]] = {}
+        """Tick -> specific force and rate of the IMU."""
+        self._turns: dict[int, Floats] = {}
+        """Tick -> orientation of the IMU, `[3, 3]`."""
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample of the first receiver or IMU."""
+        name = sample.reading.name
+        place, velocity = sample.spec("scalar", unit="deg, deg, m"), sample.spec("scalar", unit="m/s", frame="enu")
+        rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
+        if place and velocity and self._gnss in ("", name):
+            self._gnss = name
+            if sample.truth:
+                at, speed = (sample[each].astype(np.float64) for each in (place, velocity))
+                self._places[sample.tick] = sample.ns, at, speed
+        elif rate and force and self._imu in ("", name):
+            self._imu = name
+            if sample.truth:
+                self._motions[sample.tick] = sample[force].astype(np.float64), sample[rate].astype(np.float64)
+            if sample.is_of_pose and (pose := sample.pose) is not None:
+                self._turns[sample.tick] = pose.matrix[:3, :3]
+            for kept in (self._motions, self._turns):
+                while len(kept) > KEPT + len(self._places):
+                    del kept[next((tick for tick in kept if tick not in self._places), next(iter(kept)))]
+
+    def write(self, folder: Path, scans: list[int]) -> list[str]:
+        """Write the packet nearest to each scan, and return notes.
+
+        Args:
+            folder: the folder.
+            scans: time of each scan, ns.
+        """
+        ticks = sorted(self._places.keys() & self._motions.keys() & self._turns.keys())
+        if not ticks:
+            return [f"oxts: {self._gnss} needs an IMU with poses at the same times"] if self._gnss else []
+        self.sensors = self._gnss, self._imu
+        times = np.array([self._places[tick][0] for tick in ticks])
+        (folder / "data").mkdir(parents=True)
+        nearest = [int(np.abs(times - ns).argmin()) for ns in scans]
+        for number, k in enumerate(nearest):
+            values = [f"{each:.17g}" for each in self._packet(ticks[k])] + ["-1"] * 5
+            (folder / "data" / f"{number:06d}.txt").write_text(" ".join(values) + "\n", encoding="utf-8")
+        stamps = "".join(f"{seconds(int(times[k]))}\n" for k in nearest)
+        (folder / "times.txt").write_text(stamps, encoding="utf-8")
+        late = max(abs(int(times[k]) - ns) for k, ns in zip(nearest, scans, strict=True))
+        return [f"oxts: its values are up to {late * 1e-6:.3g} ms from their scans"] if late else []
+
+    def _packet(self, tick: int) -> Floats:
+        """Return the first 25 values of a packet."""
+        _, place, (east, north, up) = self._places[tick]
+        (force, rate), turn = self._motions[tick], self._turns[tick]
+        roll, pitch = np.arctan2(turn[2, 1], turn[2, 2]), -np.arcsin(np.clip(turn[2, 0], -1.0, 1.0))
+        yaw = np.arctan2(turn[1, 0], turn[0, 0])
+        cos, sin = np.cos(yaw), np.sin(yaw)
+        level = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])  # from the world
+        angles, ahead = (roll, pitch, yaw), level @ (east, north, up)
+        values = (
+            place,
+            angles,
+            (north, east),
+            ahead,
+            force,
+            level @ turn @ force,
+            rate,
+            level @ turn @ rate,
+            (0.0, 0.0),
+        )
+        packet: Floats = np.concatenate(values)
+        return packet
 
 
 @dataclass(slots=True)
@@ -115,7 +214,7 @@ class _Sequence:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         (folder / "velodyne").mkdir(parents=True, exist_ok=True)
-        self.poses = SensorPoses()
+        self.poses, self.oxts = SensorPoses(), _Oxts()
         self.scans: list[tuple[int, Floats]] = []
         """Time, ns, and pose of the lidar, `[4, 4]`, of each scan."""
         self._cameras: dict[str, _Camera] = {}
@@ -126,9 +225,12 @@ class _Sequence:
         """Whether there are images."""
         return bool(self._cameras)
 
-    def add_scan(self, cloud: Array, pose: Floats, ns: int) -> None:
-        """Write a scan."""
+    def add_scan(self, cloud: Array, times: Array | None, pose: Floats, ns: int) -> None:
+        """Write a scan, with the firing times of its points if they are known."""
         cloud.tofile(self._folder / "velodyne" / f"{len(self.scans):06d}.bin")
+        if times is not None:
+            (self._folder / "point_times").mkdir(exist_ok=True)
+            times.tofile(self._folder / "point_times" / f"{len(self.scans):06d}.bin")
         self.scans.append((ns, pose))
         self._assign()
 
@@ -224,13 +326,20 @@ def _points(sample: Sample) -> str:
     return ""
 
 
-def _cloud(sample: Sample, field: str) -> Array:
-    """Return the points of a scan without misses with their intensity (0 where not recorded), float32 `[point, 4]`."""
+def _cloud(sample: Sample, field: str) -> tuple[Array, Array | None]:
+    """Return the points of a scan without misses with their intensity (0 where not recorded), and their firing times.
+
+    Points are float32 `[point, 4]`, times float32 `[point]`, s; None where not recorded.
+    """
     points = sample[field].reshape(-1, 3)
     names = [spec.name for spec in sample.reading.specs]
     intensity = sample["intensity"].reshape(-1) if "intensity" in names else np.zeros(len(points), np.float32)
-    cloud = np.concatenate([points, intensity[:, None]], axis=1).astype(np.float32)
-    return np.ascontiguousarray(cloud[np.isfinite(points).all(axis=1)])
+    cloud, hit = np.concatenate([points, intensity[:, None]], axis=1), np.isfinite(points).all(axis=1)
+    times: Array | None = None
+    if "time_offset" in names:
+        offsets = sample["time_offset"].astype(np.float32).reshape(-1)
+        times = np.repeat(offsets, len(points) // len(offsets))[hit] if len(offsets) else offsets
+    return np.ascontiguousarray(cloud.astype(np.float32)[hit]), times
 
 
 def _numbers(transform: Floats) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError
 from sensorium.readings import Array
-from sensorium.spec import VECTOR_AXES
+from sensorium.spec import VECTOR_AXES, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ class ParquetFile:
         self._schema: Any = pyarrow.schema([
             pyarrow.field(
                 name, pyarrow.from_numpy_dtype(np.dtype(field.dtype)), nullable=False,
-                metadata={"unit": field.unit, "frame": field.frame},
+                metadata={"unit": unit_of(field.unit, field.shape, element), "frame": field.frame},
             )
-            for field in fields for name in field.columns
+            for field in fields for element, name in enumerate(field.columns)
         ])  # fmt: skip
         whole = [name for field in fields if np.dtype(field.dtype).kind != "f" for name in field.columns]
         self._writer: Any = parquet.ParquetWriter(path, self._schema, use_dictionary=whole)  # measured values differ

@@ -2,11 +2,12 @@
 
 from sensorium.record.ros2.cdr import MessageBlock, serialize
 from sensorium.record.ros2.converter import Ros2Messages, StaticFrame, Topic
-from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, message_mapper
+from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, message_mapper
 from sensorium.record.ros2.message_types import add_definitions, schema_text, type_hash
 
 __all__ = [
     "Channel",
+    "ImageFormat",
     "MappedSensor",
     "MessageBlock",
     "Ros2Messages",

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sensorium.errors import ArgumentError, ConfigError, UnknownNameError
+from sensorium.pose import Pose, composed
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
-from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
+from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
 from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
@@ -30,6 +31,7 @@ _QOS = """\
   liveliness_lease_duration: {forever}
   avoid_ros_namespace_conventions: false
 """
+IDENTITY = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
 _OPTICAL_XYZW = (-0.5, 0.5, -0.5, 0.5)
 """Rotation from a camera's frame (x forward, z up) to its optical frame (z forward, y down)."""
 
@@ -42,11 +44,13 @@ class Topic:
         name: its name, e.g. ``"/env_0003/imu/data_raw"``.
         type: its message type, e.g. ``"sensor_msgs/msg/Imu"``.
         is_latched: whether late subscribers get its last message (durability ``transient_local``).
+        sensor: name of its sensor; empty for ``/clock``, ``/tf`` and ``/tf_static``.
     """
 
     name: str
     type: str
     is_latched: bool = False
+    sensor: str = ""
 
     @property
     def schema(self) -> str:
@@ -98,9 +102,10 @@ class Ros2Messages:
         sensors: names of the sensors to convert; None for all.
         messages: sensor -> names of the mappers to use for it; by default all that need no request.
         truth: whether to convert the ground truth too, to topics under ``<sensor>/truth``.
-        poses: whether readings carry poses; they become transforms ``world`` -> sensor on ``/tf``.
+        poses: whether readings carry poses; they become transforms ``world`` -> body on ``/tf``, with true times.
         frames: further constant frames, for ``/tf_static``.
         start_ns: time of the messages at tick 0, ns.
+        images: format of images of 8 bits, unless `messages` names mappers for their sensor.
 
     Raises:
         UnknownNameError: an unknown sensor or mapper.
@@ -110,6 +115,7 @@ class Ros2Messages:
     Attributes:
         topics: all topics; their indices are those in message blocks.
         envs: the converted environments.
+        prefixes: start of the names of each of them, see `names.env_prefixes`.
         unmapped: sensor -> names of its fields that no message holds.
     """
 
@@ -124,6 +130,7 @@ class Ros2Messages:
         poses: bool = False,
         frames: Sequence[StaticFrame] = (),
         start_ns: int = 0,
+        images: ImageFormat = "raw",
     ) -> None:
         self.envs = tuple(range(description.num_envs) if envs is None else envs)
         wrong = [env for env in self.envs if not 0 <= env < description.num_envs]
@@ -135,12 +142,12 @@ class Ros2Messages:
         for name in (*names, *(messages or {})):
             if name not in description.sensors:
                 raise UnknownNameError("sensor", name, description.sensors)
-        self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
+        self.prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
         self._dt, self._truth, self._poses, self._start_ns = description.dt, truth, poses, start_ns
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
         self._frames = list(frames)
-        self._taken: set[str] = set()
+        self._taken = {WORLD}
         """Names of frames."""
         self.topics: list[Topic] = [Topic("/clock", "rosgraph_msgs/msg/Clock")]
         self._clock = Template("rosgraph_msgs/msg/Clock", [{}])
@@ -151,20 +158,55 @@ class Ros2Messages:
         self._sensors: dict[str, _SensorMessages] = {}
         for name in names:
             sensor = MappedSensor.from_description(name, description.sensors[name])
-            channels = channels_of(sensor, (messages or {}).get(name))
+            channels = channels_of(sensor, (messages or {}).get(name), images)
             taken = {each for channel in channels for each in channel.fields}
             left = tuple(spec.name for spec in sensor.specs if spec.name not in taken)
             if left:
                 self.unmapped[name] = left
             self._sensors[name] = _SensorMessages(self, sensor, channels)
+        self._place(description, {each.name for each in frames})
         if self._frames:
             self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
+
+    def _place(self, description: SceneDescription, given: set[str]) -> None:
+        """Define the tree of frames: from the world to bodies, and from bodies to the sensors that are fixed on them.
+
+        The pose of a body follows from the sensor on it with the highest rate. Sensors without a constant place are
+        children of the world.
+
+        Args:
+            description: description of the scene.
+            given: names of frames whose parents are given.
+        """
+        bodies = {"world": WORLD}
+        drivers: dict[str, tuple[float, _SensorMessages, int, Array]] = {}
+        for name, sensor in self._sensors.items():
+            about = description.sensors[name]
+            places = about.get("frames", ())
+            for mount, frame in enumerate(sensor.frames):
+                if len(places) != len(sensor.frames):
+                    sensor.followed.append((mount, frame, IDENTITY))
+                elif frame not in given:
+                    body, pose = places[mount]["body"], Pose.from_array(places[mount]["pose"])
+                    if body not in bodies:
+                        bodies[body] = self._new_frame(ros_name(body))
+                    self._frames.append(StaticFrame(bodies[body], frame, tuple(pose.to_array())))
+                    rate = float(about.get("rate_hz", 0.0))
+                    if bodies[body] != WORLD and rate > drivers.get(body, (-1.0,))[0]:
+                        drivers[body] = (rate, sensor, mount, pose.inverse().to_array())
+        for body, (_, sensor, mount, inner) in drivers.items():
+            sensor.followed.append((mount, bodies[body], inner))
 
     def _new_frame(self, name: str) -> str:
         """Return a name of a frame; with a number if another frame has it."""
         frame = next(each for each in numbered(name) if self._taken.isdisjoint((each, each + OPTICAL)))
         self._taken |= {frame, frame + OPTICAL}
         return frame
+
+    @property
+    def posed(self) -> tuple[str, ...]:
+        """The sensors whose readings become transforms on ``/tf``."""
+        return tuple(name for name, sensor in self._sensors.items() if sensor.followed) if self._poses else ()
 
     def topics_of(self, sensor: str, mount: int) -> list[Topic]:
         """Return the topics of the measured values of one mount, in the first converted environment."""
@@ -213,7 +255,7 @@ class Ros2Messages:
         stamp = self._start_ns + int(nanoseconds(time))
         transforms = [
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
-            for prefix in self._prefixes
+            for prefix in self.prefixes
             for frame in self._frames
         ]
         count = 1 if transforms else 0
@@ -250,6 +292,8 @@ class _New(NamedTuple):
     """Number of the env in the reading."""
     stamps: Array
     """Time of the capture by the sensor's own clock, ns."""
+    true_stamps: Array
+    """Time of the capture, ns."""
     frames: Array
     """Captures since the reset."""
     log_times: Array
@@ -263,28 +307,32 @@ class _SensorMessages:
 
     def __init__(self, owner: Ros2Messages, sensor: MappedSensor, channels: Sequence[Channel]) -> None:
         self._owner, self._sensor = owner, sensor
-        prefixes = owner._prefixes
+        prefixes = owner.prefixes
         self._envs = np.array(owner.envs, np.int64)
         self._ids: bytes = b""
         self._rows = self._envs
         self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
         base = ros_name(sensor.name)
         frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
-        self._frames = [owner._new_frame(each) for each in frames]
+        self.frames = [owner._new_frame(each) for each in frames]
+        """Frame of each mount."""
         self._channels: list[tuple[str, int | None, Channel, Template, int]] = []
         branches = {"measured": "", "truth": "truth/"} if owner._truth else {"measured": ""}
         for channel in channels:
-            for mount, frame in enumerate(self._frames):
+            for mount, frame in enumerate(self.frames):
                 values = [_values(channel, prefix, frame) for prefix in prefixes]
                 template = Template(channel.message, values, channel.varying)
                 for branch, word in branches.items():
                     first = len(owner.topics)
                     for prefix in prefixes:
-                        owner._add(Topic(f"/{prefix}{frame}/{word}{channel.topic}", channel.message))
+                        name = f"/{prefix}{frame}/{word}{channel.topic}"
+                        owner._add(Topic(name, channel.message, sensor=sensor.name))
                     self._channels.append((branch, mount if sensor.mounts else None, channel, template, first))
         if any(channel.frame == OPTICAL for channel in channels):
             x, y, z, w = _OPTICAL_XYZW
-            owner._frames += [StaticFrame(each, each + OPTICAL, (0, 0, 0, w, x, y, z)) for each in self._frames]
+            owner._frames += [StaticFrame(each, each + OPTICAL, (0, 0, 0, w, x, y, z)) for each in self.frames]
+        self.followed: list[tuple[int, str, Array]] = []
+        """Mount, frame whose pose follows from the mount's, and the pose of that frame on the mount."""
         self._tf: Template | None = None
 
     def encode(self, stack: Stack) -> Iterator[MessageBlock]:
@@ -300,6 +348,8 @@ class _SensorMessages:
             values = stack.measured if branch == "measured" else stack.truth
             samples = Samples(new.stamps, new.frames, stack, values, new.at, new.rows, new.is_all, mount)
             columns = dict(channel.columns(samples))
+            if channel.errors is not None and branch == "measured":
+                columns |= channel.errors(samples)
             if template.has_header:
                 columns |= _stamp_columns("header.stamp", columns.pop("header.stamp", new.stamps))
             if channel.varying:
@@ -330,36 +380,40 @@ class _SensorMessages:
         frames = stack.about["frame"][:, rows]
         valid = stack.about["valid"][:, rows] if is_measured else np.ones(ticks.shape, bool)
         new = valid if self._owner._keeps_all else self._arrivals[branch].new(ticks, frames, valid)
-        if is_measured:
-            seconds = stack.about["stamp"][:, rows]
-        else:
-            seconds = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
+        true = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
+        seconds = stack.about["stamp"][:, rows] if is_measured else true
         start = self._owner._start_ns
-        stamps = np.maximum(start + nanoseconds(seconds[new]), 0)  # ROS accepts no negative times
+        stamps, true_stamps = (  # ROS accepts no negative times
+            np.maximum(start + nanoseconds(each[new]), 0) for each in (seconds, true)
+        )
         at, envs = np.nonzero(new)
         is_all = len(at) == new.size and np.array_equal(rows, np.arange(len(stack.env_ids)))
-        return _New(at, envs, rows[envs], stamps, frames[new], start + nanoseconds(stack.times)[at], is_all)
+        return _New(
+            at, envs, rows[envs], stamps, true_stamps, frames[new], start + nanoseconds(stack.times)[at], is_all
+        )
 
     def _transforms(self, poses: Array, new: _New) -> Iterator[MessageBlock]:
-        """Yield the transforms from the world to the mounts."""
+        """Yield the transforms from the world to the frames that follow the mounts, with the true time."""
         poses = poses[new.at, new.rows]
         mounts = poses.shape[1]
         known = np.isfinite(poses).all(axis=(1, 2))
-        poses, envs, stamps, log_times = poses[known], new.envs[known], new.stamps[known], new.log_times[known]
-        if not len(envs) or mounts != len(self._frames):
+        poses, envs, stamps, log_times = poses[known], new.envs[known], new.true_stamps[known], new.log_times[known]
+        if not len(envs) or not self.followed or mounts != len(self.frames):
             return
         if self._tf is None:
             unit = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
-            prefixes = self._owner._prefixes
+            prefixes = self._owner.prefixes
             values = [
-                {"transforms": [_transform(prefix + WORLD, prefix + frame, 0, unit) for frame in self._frames]}
+                {"transforms": [_transform(prefix + WORLD, prefix + frame, 0, unit) for _, frame, _ in self.followed]}
                 for prefix in prefixes
             ]
             self._tf = Template("tf2_msgs/msg/TFMessage", values)
         columns: dict[str, Array] = {}
-        for mount in range(mounts):
-            path = f"transforms[{mount}]"
+        for index, (mount, _, inner) in enumerate(self.followed):
+            path, pose = f"transforms[{index}]", poses[:, mount]
+            if inner is not IDENTITY:
+                pose = composed(pose.astype(np.float64), inner)
             columns |= _stamp_columns(f"{path}.header.stamp", stamps)
-            columns[f"{path}.transform.translation"] = poses[:, mount, :3]
-            columns[f"{path}.transform.rotation"] = poses[:, mount, [4, 5, 6, 3]]
+            columns[f"{path}.transform.translation"] = pose[:, :3]
+            columns[f"{path}.transform.rotation"] = pose[:, [4, 5, 6, 3]]
         yield MessageBlock.of_rows(np.full(len(envs), self._owner._tf), log_times, self._tf.fill(envs, columns))

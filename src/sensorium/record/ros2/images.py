@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from sensorium.pictures import encode_image
 from sensorium.readings import Array
+from sensorium.record.calibration import centred, distortion_of
 from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, message_mapper
 from sensorium.record.ros2.names import OPTICAL
 from sensorium.record.ros2.rays import Layout, cloud_values
@@ -21,10 +21,6 @@ _PIXELS = {"bool": ("8UC", "u1"), "int8": ("8SC", "i1"), "int16": ("16SC", "<i2"
 """Element type of a field -> start of the encoding's name, and element type in the message."""
 _WORDS = {"distance_to_image_plane": "depth", "rgb": "color"}
 """Field -> its word in topics, where it is not the field's name."""
-_BROWN_CONRADY = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-_MODELS = {"pinhole": ("plumb_bob", _BROWN_CONRADY), "brown_conrady": ("plumb_bob", _BROWN_CONRADY),
-           "kannala_brandt": ("equidistant", ("k1", "k2", "k3", "k4"))}  # fmt: skip
-"""Kind of a lens -> model of the distortion in CameraInfo, and the names of its coefficients in their order."""
 _XYZ: Layout = ((("x", "f4", 0), ("y", "f4", 4), ("z", "f4", 8)), 12)
 _XYZRGB: Layout = ((*_XYZ[0], ("rgb", "f4", 12)), 16)
 _DEPTH_HEADER = bytes(12)
@@ -84,37 +80,29 @@ def image(sensor: MappedSensor) -> Iterator[Channel]:
         )
 
 
-def _distortion(lens: Mapping[str, Any]) -> tuple[str, list[float]] | None:
-    """Return the model and coefficients of a lens in CameraInfo; None if ROS has no model for it."""
-    model, names = _MODELS.get(str(lens.get("kind", "pinhole")), ("", ()))
-    if model == "plumb_bob" and any(lens.get(name) for name in names[5:]):
-        model = "rational_polynomial"
-    count = 5 if model == "plumb_bob" else len(names)
-    return (model, [float(lens.get(name, 0.0)) for name in names[:count]]) if model else None
-
-
 @message_mapper("camera_info")
 def camera_info(sensor: MappedSensor) -> Iterator[Channel]:
     """Yield sensor_msgs/CameraInfo beside each image, with its time stamp.
 
     Nothing for lenses that ROS cannot express, such as parallel ones and panoramas, so that `intrinsic_matrices` is
-    reported as a field that no message holds. P is that of a rectified image with the same intrinsic matrix.
+    reported as a field that no message holds. P is that of a rectified image with the same intrinsic matrix. As in
+    OpenCV, the centre of the first pixel is at (0, 0).
     """
     matrices = sensor.field(unit="px", shape=(3, 3))
-    distortion = _distortion(sensor.constants.get("lens", {}))
+    distortion = distortion_of(sensor.constants)
     if matrices is None or distortion is None:
         return
     name = matrices.name
 
     def columns(samples: Samples) -> Columns:
-        k = samples[name].astype(np.float64)
+        k = centred(samples[name])
         p = np.concatenate([k, np.zeros((len(k), 3, 1))], axis=2)
         return {"k": k.reshape(-1, 9), "p": p.reshape(-1, 12)}
 
     for spec, height, width, _, _ in _images(sensor):
         if not _is_cloud(spec):
-            values = {"height": height, "width": width, "distortion_model": distortion[0], "d": distortion[1],
-                      "r": np.eye(3).reshape(9)}  # fmt: skip
+            values = {"height": height, "width": width, "distortion_model": distortion.model,
+                      "d": distortion.coefficients, "r": np.eye(3).reshape(9)}  # fmt: skip
             yield Channel(
                 "sensor_msgs/msg/CameraInfo", f"{_start(spec)}/camera_info", (name,), values, columns, frame=OPTICAL
             )

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import cos, radians, sin
 from typing import Any
 
 import numpy as np
 
+from sensorium.pose import rotate
 from sensorium.readings import Array
 from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, message_mapper
 from sensorium.record.ros2.names import WORLD
-from sensorium.spec import FieldSpec
+from sensorium.spec import FLUX_UNITS, FieldSpec
 
 ABSENT = (-1.0, *(0.0,) * 8)
 """Covariance of a quantity that a message does not hold."""
+
+
+def diagonal(variances: Array) -> Array:
+    """Return covariance matrices, row by row `[..., 9]`, of variances `[..., 3]`."""
+    return (variances[..., None] * np.eye(3)).reshape(*variances.shape[:-1], 9)
+
+
+def _covariance(path: str, sensor: MappedSensor, spec: FieldSpec | None, scale: float = 1.0) -> dict[str, Array]:
+    """Return the covariance matrix of a vector under its path in a message; nothing if an axis has no known noise."""
+    variances = None if spec is None else sensor.variances(spec)
+    return {} if variances is None or not variances.all() else {path: diagonal(variances * scale**2)}
 
 
 def xyzw(quat: Array) -> Array:
@@ -36,25 +49,26 @@ def imu(sensor: MappedSensor) -> Iterator[Channel]:
     def columns(samples: Samples) -> Columns:
         return {path: xyzw(samples[name]) if path == "orientation" else samples[name] for path, name in names.items()}
 
+    errors: dict[str, Any] = {}
+    for path in ("angular_velocity", "linear_acceleration"):
+        errors |= _covariance(f"{path}_covariance", sensor, parts[path])
     values: dict[str, Any] = {f"{path}_covariance": ABSENT for path, spec in parts.items() if spec is None}
     values["orientation"] = {"w": 1.0}
     topic = "data" if "orientation" in names else "data_raw"
-    yield Channel("sensor_msgs/msg/Imu", topic, tuple(names.values()), values, columns)
-
-
-_TESLA = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
+    yield Channel("sensor_msgs/msg/Imu", topic, tuple(names.values()), values, columns, errors=lambda _: errors)
 
 
 @message_mapper("magnetic_field")
 def magnetic_field(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/MagneticField in tesla; a field in the engine's unit is taken as tesla."""
+    """Yield sensor_msgs/MagneticField in tesla; a field without a known unit has no message."""
     spec = sensor.field(role="magnetic", frame="sensor", shape=(3,))
-    if spec is None:
+    if spec is None or spec.unit not in FLUX_UNITS:
         return
-    name, scale = spec.name, _TESLA.get(spec.unit, 1.0)
+    name, scale = spec.name, FLUX_UNITS[spec.unit]
+    errors = _covariance("magnetic_field_covariance", sensor, spec, scale)
     yield Channel(
         "sensor_msgs/msg/MagneticField", "mag", (name,), {},
-        lambda samples: {"magnetic_field": samples[name].astype(np.float64) * scale},
+        lambda samples: {"magnetic_field": samples[name].astype(np.float64) * scale}, errors=lambda _: errors,
     )  # fmt: skip
 
 
@@ -73,8 +87,12 @@ def temperature(sensor: MappedSensor) -> Iterator[Channel]:
 def _scalar(sensor: MappedSensor, unit: str, message: str, path: str, topic: str) -> Iterator[Channel]:
     spec = sensor.field(unit=unit)
     if spec is not None and spec.columns == 1 and not spec.is_ragged:
-        name = spec.name
-        yield Channel(message, topic, (name,), {}, lambda samples: {path: samples[name].reshape(len(samples))})
+        name, variances = spec.name, sensor.variances(spec)
+        errors = {} if variances is None else {"variance": variances[0]}  # 0 for an unknown one
+        yield Channel(
+            message, topic, (name,), {}, lambda samples: {path: samples[name].reshape(len(samples))},
+            errors=lambda _: errors,
+        )  # fmt: skip
 
 
 _STATUS = np.array([-1, -1, 0, 0, 2, 2])
@@ -83,7 +101,7 @@ _STATUS = np.array([-1, -1, 0, 0, 2, 2])
 
 @message_mapper("nav_sat_fix")
 def nav_sat_fix(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/NavSatFix, and the velocity east, north, up where the sensor has one."""
+    """Yield sensor_msgs/NavSatFix, and the velocity in the axes of the world where the sensor has one."""
     position, fix = sensor.field(axes=("lla",)), sensor.field("fix")
     if position is None:
         return
@@ -94,14 +112,35 @@ def nav_sat_fix(sensor: MappedSensor) -> Iterator[Channel]:
         status = {"status.status": _STATUS[np.clip(samples["fix"], 0, 5)]} if fix is not None else {}
         return {"latitude": lla[:, 0], "longitude": lla[:, 1], "altitude": lla[:, 2], **status}
 
+    place, dops = sensor.field(role="point", axes=("enu",)), [sensor.field(each) for each in ("hdop", "vdop")]
+    white = np.zeros(3) if place is None else sensor.variances(place)
+    slow = np.array([sensor.cfg.get(f"{each}_sd", 0.0) for each in ("horizontal", "horizontal", "vertical")])
+    is_known = white is not None and bool((slow + white).all())
+
+    def errors(samples: Samples) -> Columns:
+        horizontal, vertical = (np.ones(len(samples)) if each is None else samples[each.name] for each in dops)
+        spread = np.stack([horizontal, horizontal, vertical], axis=-1).astype(np.float64) * slow
+        return {"position_covariance": diagonal(spread**2 + white), "position_covariance_type": 2}
+
     fields = (name,) if fix is None else (name, "fix")
-    yield Channel("sensor_msgs/msg/NavSatFix", "fix", fields, {"status": {"service": 1}}, columns)
+    yield Channel(
+        "sensor_msgs/msg/NavSatFix", "fix", fields, {"status": {"service": 1}}, columns,
+        errors=errors if is_known else None,
+    )  # fmt: skip
     velocity = sensor.field(axes=("enu",), unit="m/s")
     if velocity is not None:
-        moving = velocity.name
+        moving, heading = velocity.name, radians(sensor.cfg.get("heading_deg", 0.0))
+        to_world = np.array([[cos(heading), -sin(heading), 0.0], [sin(heading), cos(heading), 0.0], [0.0, 0.0, 1.0]])
+        variances = sensor.variances(velocity)
+        covariance = np.zeros((6, 6))
+        covariance[3, 3] = -1.0  # as drivers do for a receiver, which measures no angular velocity
+        values = {"twist": {"covariance": covariance.reshape(-1).copy()}}
+        if variances is not None:
+            covariance[:3, :3] = to_world.T * variances @ to_world
         yield Channel(
-            "geometry_msgs/msg/TwistStamped", "fix_velocity", (moving,), {},
-            lambda samples: {"twist.linear": samples[moving]}, frame=WORLD,
+            "geometry_msgs/msg/TwistWithCovarianceStamped", "fix_velocity", (moving,), values,
+            lambda samples: {"twist.twist.linear": samples[moving] @ to_world}, frame=WORLD,
+            errors=lambda _: {"twist.covariance": covariance.reshape(-1)},
         )  # fmt: skip
 
 
@@ -122,11 +161,14 @@ def odometry(sensor: MappedSensor) -> Iterator[Channel]:
 
     def columns(samples: Samples) -> Columns:
         q = samples[quat.name]
+        inverse = q.astype(np.float64) * (1.0, -1.0, -1.0, -1.0)
         return {
             "pose.pose.position": samples[pos.name],
             "pose.pose.orientation": xyzw(q),
             **{
-                path: rotate_inverse(q, samples[spec.name]) if spec.frame == "world" else samples[spec.name]
+                path: rotate(inverse, samples[spec.name].astype(np.float64))
+                if spec.frame == "world"
+                else samples[spec.name]
                 for path, spec in found.items()
             },
         }
@@ -138,12 +180,3 @@ def odometry(sensor: MappedSensor) -> Iterator[Channel]:
 def _moving(sensor: MappedSensor, role: str, unit: str) -> FieldSpec | None:
     found = (sensor.field(role=role, unit=unit, frame=frame, shape=(3,)) for frame in ("sensor", "world"))
     return next((spec for spec in found if spec is not None), None)
-
-
-def rotate_inverse(quat: Array, vector: Array) -> Array:
-    """Return vectors `[..., 3]` in the axes of a frame with orientation `quat` `[..., 4]` wxyz, as float64."""
-    q, v = quat.astype(np.float64), vector.astype(np.float64)
-    axis = -q[..., 1:]
-    turned = 2.0 * np.cross(axis, v)
-    rotated: Array = v + q[..., :1] * turned + np.cross(axis, turned)
-    return rotated

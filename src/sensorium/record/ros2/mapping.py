@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from sensorium.errors import ConfigError
 from sensorium.plugins import Plugins, Registry, is_ours
 from sensorium.readings import Array
+from sensorium.record.calibration import white_variances
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 ENTRY_POINT_GROUP = "sensorium.ros2_messages"
 OURS = tuple(f"sensorium.record.ros2.{name}" for name in ("inertial", "joints", "rays", "images", "touch"))
 """Built-in modules that define mappers."""
+
+
+ImageFormat = Literal["raw", "png", "jpeg"]
+"""How images of 8 bits are written: as they are, or compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class MappedSensor:
         constants: its constants, e.g. ``"joint_names"``.
         mounts: name of each mount; empty if its fields have no mount axis.
         rate_hz: samples per second.
+        prefixes: start of the names of knobs -> field, e.g. ``"gyro"``.
     """
 
     name: str
@@ -43,6 +49,7 @@ class MappedSensor:
     constants: Mapping[str, Any] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     rate_hz: float = 0.0
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_description(cls, name: str, about: Mapping[str, Any]) -> MappedSensor:
@@ -51,6 +58,7 @@ class MappedSensor:
         return cls(
             name, about["kind"], specs, about.get("cfg", {}), about.get("constants", {}),
             tuple(about.get("mounts", ())), float(about.get("rate_hz", 0.0)),
+            about.get("prefixes", {}),
         )  # fmt: skip
 
     def field(self, name: str = "", **wanted: Any) -> FieldSpec | None:
@@ -59,6 +67,11 @@ class MappedSensor:
             if name in ("", spec.name) and all(getattr(spec, key) == value for key, value in wanted.items()):
                 return spec
         return None
+
+    def variances(self, spec: FieldSpec) -> Array | None:
+        """Return the variances of the white noise of a field, see `calibration.white_variances`."""
+        prefix = next((each for each, name in self.prefixes.items() if name == spec.name), "")
+        return white_variances(self.cfg, spec, prefix, self.rate_hz)
 
 
 class Samples:
@@ -125,6 +138,7 @@ class Channel:
         varying: path of a sequence that differs in length from message to message.
         frame: end of the name of the frame in the header, see `names.OPTICAL`; ``"world"`` for the world's frame. A
             `child_frame_id` of the message is the sensor's frame.
+        errors: further `columns` of measured samples, such as covariances; true ones have none.
     """
 
     message: str
@@ -134,6 +148,7 @@ class Channel:
     columns: Callable[[Samples], Columns]
     varying: str = ""
     frame: str = ""
+    errors: Callable[[Samples], Columns] | None = None
 
 
 Mapper = Callable[[MappedSensor], Iterable[Channel]]
@@ -172,12 +187,13 @@ def message_mapper(name: str, *, on_request: bool = False) -> Callable[[Mapper],
     return register
 
 
-def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None) -> list[Channel]:
+def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None, images: ImageFormat = "raw") -> list[Channel]:
     """Return the channels of a sensor. Of two with the same topic, the one of a plugin replaces that of a built-in.
 
     Args:
         sensor: the sensor.
         names: mappers to use; None for all that need no request.
+        images: format of the images that it can hold, unless mappers are named; other images are raw.
 
     Raises:
         UnknownNameError: there is no mapper of that name.
@@ -195,4 +211,10 @@ def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None) -> lis
             raise ConfigError.single("messages", sensor.name, name, f"a mapper for its fields {fields}")
         for channel in channels:
             found.setdefault(channel.topic, channel)
+    if names is None and images != "raw":
+        compressed = {channel.fields: channel for channel in _mappers.find(f"compressed_{images}")(sensor)}
+        return [
+            compressed.get(each.fields, each) if each.message == "sensor_msgs/msg/Image" else each
+            for each in found.values()
+        ]
     return list(found.values())

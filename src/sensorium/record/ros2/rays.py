@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from typing import Any
 
@@ -23,15 +23,17 @@ Layout = tuple[tuple[tuple[str, str, int], ...], int]
 
 _XYZ = (("x", "f4", 0), ("y", "f4", 4), ("z", "f4", 8))
 PLAIN: Layout = ((*_XYZ, ("intensity", "f4", 12), ("ring", "u2", 16), ("time", "f4", 18)), 22)
-"""Layout of Velodyne's drivers, as LIO-SAM and others read it; `time` is in s since the start of the scan."""
+"""Layout of Velodyne's drivers, as LIO-SAM and FAST-LIO read it; `time` is in s since the start of the scan, and `ring`
+counts lasers from the lowest elevation up."""
 OUSTER: Layout = (
     (
         *_XYZ, ("intensity", "f4", 16), ("t", "u4", 20), ("reflectivity", "u2", 24), ("ring", "u1", 26),
-        ("noise", "u2", 28), ("range", "u4", 32),
+        ("ambient", "u2", 28), ("noise", "u2", 30), ("range", "u4", 32),
     ),
     48,
 )  # fmt: skip
-"""Layout of Ouster's drivers; `t` is in ns since the start of the scan, `range` in mm."""
+"""Layout of Ouster's drivers; `t` is in ns since the start of the scan, `range` in mm. `ambient` was named `noise` in
+older drivers, for which LIO-SAM is written; both are 0."""
 LIVOX: Layout = ((*_XYZ, ("intensity", "f4", 12), ("tag", "u1", 16), ("line", "u1", 17), ("timestamp", "f8", 18)), 26)
 """Layout of Livox's drivers; `timestamp` is the time of the point in ns."""
 
@@ -64,6 +66,8 @@ class _Scan:
         self.miss = sensor.cfg.get("no_hit_value")
         self.is_scan = self.distances is not None and self.distances.axes[:1] == ("ray",)
         self.has_points = self.points is not None or (self.is_scan and {"azimuth", "elevation"} <= self.known.keys())
+        self.is_complete = self.has_points and {"intensity", "channel", "time_offset"} <= self.known.keys()
+        """Whether the layouts of manufacturers can be filled."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -133,13 +137,19 @@ def _points_of(sensor: MappedSensor) -> FieldSpec | None:
     return next((spec for frame in ("sensor", "world") for spec in found if spec.frame == frame), None)
 
 
-def _cloud(sensor: MappedSensor, layout: Layout, wanted: Mapping[str, str]) -> Iterator[Channel]:
-    """Yield a PointCloud2 of the hits, with the fields of the layout that `wanted` names or whose source is known."""
+def _rings(sensor: MappedSensor) -> Array | None:
+    """Return the number of each laser from the lowest elevation up, as Velodyne's driver counts; None if unknown."""
+    elevations = (sensor.cfg.get("pattern") or {}).get("elevations", ())
+    return np.argsort(np.argsort(elevations)) if len(elevations) > 1 else None
+
+
+def _cloud(sensor: MappedSensor, layout: Layout, wanted: Collection[str]) -> Iterator[Channel]:
+    """Yield a PointCloud2 of the hits, with the wanted fields of the layout; the others are 0."""
     scan = _Scan(sensor)
     if not scan.has_points:
         return
     dtype = point_dtype(layout)
-    step = dtype.itemsize
+    step, rings = dtype.itemsize, None if layout is OUSTER else _rings(sensor)
 
     def columns(samples: Samples) -> Columns:
         points, counts, found, start = scan.hits(samples)
@@ -150,9 +160,10 @@ def _cloud(sensor: MappedSensor, layout: Layout, wanted: Mapping[str, str]) -> I
             found["start"] = np.repeat(start, counts)
         if "range" in wanted:
             found["range"] = np.linalg.norm(points.astype(np.float64), axis=1)
-        for name, source in wanted.items():
-            if source in found:
-                elements[name] = _converted(name, found, dtype[name])
+        if "ring" in wanted and rings is not None:
+            found["channel"] = rings[found["channel"]]
+        for name in wanted:
+            elements[name] = _converted(name, found, dtype[name])
         return {
             "header.stamp": start, "width": counts, "row_step": counts * step,
             "data": (elements.view(np.uint8), counts * step),
@@ -180,7 +191,15 @@ def _converted(name: str, sources: Mapping[str, Array], dtype: np.dtype[Any]) ->
 
 @message_mapper("points")
 def points(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/PointCloud2 of the hits, with those of the fields intensity, ring and time that are known."""
+    """Yield sensor_msgs/PointCloud2 of the hits in the layout of the config, for Livox also its CustomMsg.
+
+    Without all fields of the layout, points have those of intensity, ring and time that are known.
+    """
+    layout = {"ouster": [ouster], "livox": [livox, livox_custom]}.get(sensor.cfg.get("cloud_layout", ""), [])
+    found = [channel for mapper in layout for channel in mapper(sensor)]
+    if found:
+        yield from found
+        return
     scan = _Scan(sensor)
     sources = {"intensity": "intensity", "ring": "channel", "time": "time_offset"}
     has = {name for name, source in sources.items() if source in scan.known}
@@ -189,28 +208,28 @@ def points(sensor: MappedSensor) -> Iterator[Channel]:
         if name in has or name in "xyz":
             fields.append((name, dtype, end))
             end += np.dtype(dtype).itemsize
-    wanted = {name: "time" if name == "time" else sources[name] for name in has}
-    yield from _cloud(sensor, (tuple(fields), end), wanted)
+    yield from _cloud(sensor, (tuple(fields), end), has)
 
 
 @message_mapper("ouster", on_request=True)
 def ouster(sensor: MappedSensor) -> Iterator[Channel]:
     """Yield sensor_msgs/PointCloud2 of the hits, in the layout of Ouster's drivers."""
-    sources = {"intensity": "intensity", "t": "time", "reflectivity": "intensity", "ring": "channel", "range": "range"}
-    yield from _cloud(sensor, OUSTER, sources)
+    if _Scan(sensor).is_complete:
+        yield from _cloud(sensor, OUSTER, ("intensity", "t", "reflectivity", "ring", "range"))
 
 
 @message_mapper("livox", on_request=True)
 def livox(sensor: MappedSensor) -> Iterator[Channel]:
     """Yield sensor_msgs/PointCloud2 of the hits, in the layout of Livox's drivers."""
-    yield from _cloud(sensor, LIVOX, {"intensity": "intensity", "line": "channel", "timestamp": "time"})
+    if _Scan(sensor).is_complete:
+        yield from _cloud(sensor, LIVOX, ("intensity", "line", "timestamp"))
 
 
 @message_mapper("livox_custom", on_request=True)
 def livox_custom(sensor: MappedSensor) -> Iterator[Channel]:
     """Yield livox_ros_driver2/CustomMsg of the hits."""
     scan = _Scan(sensor)
-    if not scan.has_points:
+    if not scan.is_complete:
         return
 
     def columns(samples: Samples) -> Columns:
@@ -220,9 +239,8 @@ def livox_custom(sensor: MappedSensor) -> Iterator[Channel]:
         for axis, name in enumerate("xyz"):
             elements[name] = points[:, axis]
         elements["offset_time"] = np.rint(found["time"] * _NS)
-        for name, source in (("reflectivity", "intensity"), ("line", "channel")):
-            if source in found:
-                elements[name] = _converted(name, found, dtype[name])
+        for name in ("reflectivity", "line"):
+            elements[name] = _converted(name, found, dtype[name])
         return {"header.stamp": start, "timebase": start, "point_num": counts, "points": (elements, counts)}
 
     yield Channel("livox_ros_driver2/msg/CustomMsg", "livox", scan.fields, {}, columns, "points")

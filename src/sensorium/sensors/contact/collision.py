@@ -72,10 +72,7 @@ class CollisionCfg(MountedSensorCfg[CollisionData]):
 
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = ("a body", ("body", "link_name"))
 
-    @field_validator("update_period", "rate_hz")
-    @classmethod
-    def _every_tick(cls, value: float | None) -> float | None:
-        return no_rate(value)
+    _every_tick = field_validator("update_period", "rate_hz")(no_rate)
 
     @model_validator(mode="after")
     def _one_side(self) -> Self:

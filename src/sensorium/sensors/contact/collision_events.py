@@ -33,7 +33,7 @@ from sensorium.compute import (
     tick_of_control,
     ticks_since,
 )
-from sensorium.compute.addresses import floats_at
+from sensorium.compute.rows import floats_at
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
@@ -98,10 +98,7 @@ class CollisionEventsCfg(SensorCfg[CollisionEventsData]):
     persist: bool = True
     """Whether a contact that started before the control step has a row in it."""
 
-    @field_validator("update_period", "rate_hz")
-    @classmethod
-    def _every_tick(cls, value: float | None) -> float | None:
-        return no_rate(value)
+    _every_tick = field_validator("update_period", "rate_hz")(no_rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ class Pairs:
 
 @wp.struct
 class Events:
-    """Output record; `ids` has length 0 where it is not needed."""
+    """Output record, by the names of its fields; `body_ids` has length 0 where it is not needed."""
 
     count: wp.array[wp.int32]
     lost: wp.array[wp.int32]
@@ -167,10 +164,10 @@ class Events:
     phase: wp.array2d[wp.int32]
     tick: wp.array2d[wp.int64]
     duration: wp.array2d[wp.float32]
-    impulse: wp.array2d[wp.vec3]
-    peak: wp.array2d[wp.float32]
-    pos: wp.array2d[wp.vec3]
-    ids: wp.array3d[wp.int32]
+    impulse_w: wp.array2d[wp.vec3]
+    peak_force: wp.array2d[wp.float32]
+    pos_w: wp.array2d[wp.vec3]
+    body_ids: wp.array3d[wp.int32]
 
 
 NO_ROW, LOST = -1, -2
@@ -201,12 +198,12 @@ def _show(pairs: Pairs, events: Events, env: int, row: int, shown: int) -> None:
     events.phase[env, shown] = int(kept[wp.static(PHASE)])
     events.tick[env, shown] = wp.int64(kept[wp.static(TICK)]) * wp.int64(65536) + wp.int64(kept[wp.static(TICK) + 1])
     events.duration[env, shown] = kept[wp.static(DURATION)]
-    events.impulse[env, shown] = _kept(pairs, env, row, wp.static(IMPULSE))
-    events.peak[env, shown] = kept[wp.static(PEAK)]
-    events.pos[env, shown] = _kept(pairs, env, row, wp.static(POS))
-    if events.ids.shape[0] > 0:
+    events.impulse_w[env, shown] = _kept(pairs, env, row, wp.static(IMPULSE))
+    events.peak_force[env, shown] = kept[wp.static(PEAK)]
+    events.pos_w[env, shown] = _kept(pairs, env, row, wp.static(POS))
+    if events.body_ids.shape[0] > 0:
         for side in range(2):
-            events.ids[env, shown, side] = pairs.ids[pair, side]
+            events.body_ids[env, shown, side] = pairs.ids[pair, side]
 
 
 @wp.func
@@ -216,12 +213,12 @@ def _empty(events: Events, env: int, row: int) -> None:
     events.phase[env, row] = 0
     events.tick[env, row] = wp.int64(0)
     events.duration[env, row] = 0.0
-    events.impulse[env, row] = wp.vec3()
-    events.peak[env, row] = 0.0
-    events.pos[env, row] = wp.vec3()
-    if events.ids.shape[0] > 0:
+    events.impulse_w[env, row] = wp.vec3()
+    events.peak_force[env, row] = 0.0
+    events.pos_w[env, row] = wp.vec3()
+    if events.body_ids.shape[0] > 0:
         for side in range(2):
-            events.ids[env, row, side] = -1
+            events.body_ids[env, row, side] = -1
 
 
 @wp.func
@@ -406,10 +403,9 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
         self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
         sides, num, device = self.sides, len(self.sides), self.compute_on.wp_device
         self._pairs = pairs = Pairs()
-        primaries = [len(pair.report.args[0][1]) for pair in sides]
         constants = {
             "place": [pair.place for pair in sides],
-            "primaries": primaries,
+            "primaries": [len(pair.report.args[0][1]) for pair in sides],
             "ids": [pair.ids for pair in sides],
         }
         for name, values in constants.items():
@@ -436,18 +432,11 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
         for spec in self.mount_specs:
             field = raw[spec.name][:, 0] if is_mounted else raw[spec.name]
             dtype = wp.vec3 if spec.is_vector else None
-            setattr(events, _COLUMNS[spec.name], wp.from_torch(field, dtype=dtype))
+            setattr(events, spec.name, wp.from_torch(field, dtype=dtype))
         addresses = [self.engine.array(contact_array(pair.report)).data_ptr() for pair in self.sides]
         self._pairs.report = wp.array(addresses, dtype=wp.uint64, device=self.compute_on.wp_device)
         t.pairs, t.events = self._pairs, events
         self.compute_on.launch_task(_look, (), t)
-
-
-_COLUMNS = {
-    "count": "count", "lost": "lost", "pair": "pair", "phase": "phase", "tick": "tick", "duration": "duration",
-    "impulse_w": "impulse", "peak_force": "peak", "pos_w": "pos", "body_ids": "ids",
-}  # fmt: skip
-"""Field -> array of `Events`."""
 
 
 class CollisionEvents(CollisionRows[CollisionEventsCfg, CollisionEventsData]):

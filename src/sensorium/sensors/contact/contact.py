@@ -28,9 +28,10 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.measurement.stages.debounce import has_lasted, noted
-from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored, net_force, reports, touching
+from sensorium.sensors.contact.contact_force import Touching, ignored, net_force, reports, touching
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
+from sensorium.sensors.core.touchable import TOUCHABLE
 from sensorium.spec import ContactReduce, Field, Requirement, exact_fraction
 from sensorium.world.mount import flag_state, is_finite3
 from sensorium.world.select import Named

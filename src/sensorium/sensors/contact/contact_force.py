@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import torch
 import warp as wp
@@ -24,21 +24,16 @@ from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded
-from sensorium.compute.addresses import floats_at
-from sensorium.engines.base import NameKind
+from sensorium.compute.rows import floats_at
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
+from sensorium.sensors.core.touchable import TOUCHABLE, matched, selected
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
-from sensorium.world.select import WORLD, Named, match_names, scoped, without_positions
-
-TOUCHABLE = (
-    "a body or a geom", ("body", "bodies", "geom", "geoms", "link_name", "link_names")
-)  # fmt: skip
-"""Elements that contact reports support, as text and as selectors."""
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +75,6 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
         if value is not None and any(a > b for a, b in zip(three(least), three(value), strict=True)):
             raise bad(f"at least min_force, {least} N", "Increase max_force, since otherwise every reading is 0.")
         return value
-
-
-def selected(cfg: MountedSensorCfg[Any], model: Named) -> tuple[str, tuple[str, ...]]:
-    """Return the kind and the full names of the selected elements, in the order of the mounts."""
-    selector, value = cfg.selector
-    kind = "geom" if selector.startswith("geom") else "body"
-    return kind, matched(cfg, kind, value, selector, model)
-
-
-def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model: Named) -> tuple[str, ...]:
-    """Return the full names that a pattern, a reference or a list of these matches, in order."""
-    known, found = model.names(cast(NameKind, kind)), []
-    for given in value if isinstance(value, tuple) else (value,):
-        pattern = without_positions(given, model)
-        is_world = scoped(pattern, known) == ("", WORLD)
-        names = [WORLD] if is_world else match_names(pattern, known, config=cfg.title, field=field, what=kind)
-        found += [each for each in names if each not in found]
-    return tuple(found)
 
 
 def ignored(cfg: Any, model: Named) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now, tick_of_control
-from sensorium.compute.addresses import floats_at
+from sensorium.compute.rows import floats_at
 from sensorium.world.mount import Mounts, mount_pose
 
 NETFORCE = 3

@@ -44,7 +44,7 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
-from sensorium.sensors.core.parts import frames_of
+from sensorium.sensors.core.parts import declared_fields, frames_of
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
@@ -86,7 +86,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the requested fields, in the shapes of this config."""
-        cfg, declared = self.cfg, super().fields()
+        cfg, declared = self.cfg, declared_fields(self.data_class)
         count, others, ticks = len(self._plan.primary[1]), len(self._plan.others), cfg.history_length
         sizes = {"contact": count * cfg.slots, "primary": count, "body": count, "filter": others,
                  "history": max(ticks, 1), "xyz": 3, "wxyz": 4}  # fmt: skip
@@ -200,25 +200,19 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._look(self.buffers.truth, sampled=0)
 
     def _look(self, raw: Record, sampled: int) -> None:
-        def vectors(name: str, dims: int) -> Any:
-            if name in raw:
-                return wp.from_torch(raw[name], dtype=wp.vec3)
-            return wp.zeros((0,) * dims, dtype=wp.vec3, device=self.compute_on.wp_device)
-
         out = self._outputs(raw)
+        per_contact = [getattr(raw, name, None) for name in ("friction_forces_w", "contact_pos_w")]
         lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
         first = [lanes, sampled, self._rules, self._reports, self._nets, self._memory]
         if not self.cfg.is_prim_form:
             columns = _columns(self._columns)
-            outputs = [vectors("friction_forces_w", 2), vectors("contact_pos_w", 2)]
-            self.compute_on.launch(kernels.slots, (lanes,), [*first, columns, out], outputs)
+            self.compute_on.launch(kernels.slots, (lanes,), [*first, columns, out], per_contact)
             return
         poses = kernels.ContactPoses()
         if self._bodies is not None:
             poses.bodies = self._bodies.warp_state()
             poses.pos, poses.quat = raw.warp.pos_w, raw.warp.quat_w
-        outputs = [wp.from_torch(self._most_found), vectors("friction_forces_w", 3), vectors("contact_pos_w", 3)]
-        self.compute_on.launch(kernels.bodies, (lanes,), [*first, out, poses], outputs)
+        self.compute_on.launch(kernels.bodies, (lanes,), [*first, out, poses], [self._most_found, *per_contact])
 
     def _outputs(self, raw: Record) -> Any:
         out = kernels.ContactOutputs()
@@ -252,12 +246,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         count = len(self._plan.primary[1])
         if cfg.has_own_times:
             force = slot["net_forces_w" if cfg.is_prim_form else "force"].view(self.num_envs, count, cfg.slots, 3)
-            inputs = [cfg.threshold, self._rules.exact_dt, wp.from_torch(force, dtype=wp.vec3), self._switches]
+            inputs = [cfg.threshold, self._rules.exact_dt, force, self._switches]
             launch(kernels.measured_times, (count,), inputs, [_times(slot)])
         for name, past in self._measured_past.items():
             values = slot[name.removesuffix("_history")].view(self.num_envs, count * cfg.slots, -1)
-            inputs = [wp.from_torch(values), wp.from_torch(past)]
-            launch(kernels.remember, (count * cfg.slots,), inputs, [wp.from_torch(self._history_by_item(slot[name]))])
+            shown = self._history_by_item(slot[name])
+            launch(kernels.remember, (count * cfg.slots,), [values, past], [shown])
 
     @property
     def _has_histories(self) -> bool:

@@ -18,7 +18,7 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, OffsetCfg
-from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
+from sensorium.errors import ConfigError, RegistrationError, SensoriumError, UnsupportedError, shown
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
@@ -28,16 +28,16 @@ from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
-from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import BASES, Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
-from sensorium.world.select import Named, resolve_mounts
+from sensorium.world.select import Named, resolve_frames
 
 if TYPE_CHECKING:
     from sensorium.patterns.base import PatternBaseCfg, Rays
+    from sensorium.readings import Array, DebugShape
     from sensorium.shapes.query import QueryContext
     from sensorium.shapes.ray_cast import RayCast
     from sensorium.shapes.scene import ShapeScene
@@ -112,12 +112,13 @@ class Sensor(Readable[CfgT, DataT]):
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         super().__init__(cfg, context)
         if isinstance(cfg, MountedSensorCfg):
-            names, frames = resolve_mounts(cfg, self.engine)
+            of, plural = cfg.selector, cfg.is_plural
+            names, frames = resolve_frames(*of, self.engine, config=cfg.title, field=of[0], exactly_one=not plural)
             for requirement in type(self).needs(cfg, self.engine, self.engine.supports):
                 for frame in frames:
                     if (reason := self.engine.supports_on(requirement, frame.body)) is not None:
                         raise UnsupportedError(self.name, requirement, self.engine.name, reason)
-            self._mount_axis = cfg.is_plural
+            self._mount_axis = plural
             self.mount = MountView(
                 self.engine, self.compute_on, self.clock, names, frames,
                 cfg.offset if cfg.mount_has_offset else OffsetCfg(), lambda: self.buffers.bad,
@@ -126,9 +127,15 @@ class Sensor(Readable[CfgT, DataT]):
         """Pose of the sensor in the frame of its mount, where `cfg.mount_has_offset` is False: position, m, float32
         `[env, mount, 3]`, and quaternion (w, x, y, z), float32 `[env, mount, 4]`, x forward."""
         self._allocate()
-        before = set(vars(self))
+        before = dict(vars(self))
         self.setup()
-        made = set(vars(self)) - before
+        made = set(vars(self)) - set(before)
+        for name, value in before.items() if not is_ours(type(self)) else ():
+            if vars(self)[name] is not value and name not in ("notes", "pose_offset"):
+                raise RegistrationError(
+                    f"{self._owner}: setup assigns self.{name}, an attribute of the "
+                    "base class. Give the sensor's own attribute another name."
+                )
         self._complete()
         self._debug_vis = cfg.debug_vis and self.has_debug_vis_implementation
         self.base_attributes = frozenset(vars(self)) - made
@@ -137,11 +144,12 @@ class Sensor(Readable[CfgT, DataT]):
     # Hooks for authors ------------------------------------------------------------------------------------------------
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields of this config; by default all fields declared in the data class.
+        """Return the fields of this config; by default those that it selects, or all declared in the data class.
 
         Override where the shapes, or the choice of computed fields, depend on the config.
         """
-        return declared_fields(self.data_class)
+        declared = declared_fields(self.data_class)
+        return {name: declared[name] for name in self.cfg.selected or declared}
 
     def setup(self) -> None:
         """Allocate the sensor's own memory once, when it is built: states (`new_state`), index arrays and constants.
@@ -190,6 +198,7 @@ class Sensor(Readable[CfgT, DataT]):
         plugins whose `debug_draw` returns ``super().debug_draw()``.
         """
         from sensorium.drawing import draw  # imported on use: few loops draw
+        from sensorium.readings import Reading
 
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}
@@ -251,10 +260,24 @@ class Sensor(Readable[CfgT, DataT]):
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
         from sensorium.drawing import styled
+        from sensorium.readings import DebugShape
 
         style = self.cfg.visualizer_cfg
         with self.held():
-            return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+            try:
+                shapes = list(self.debug_draw())
+            except SensoriumError:
+                raise
+            except Exception as error:
+                raise RegistrationError(f"{self._owner}: debug_draw failed. {type(error).__name__}: {error}") from error
+        if wrong := [shape for shape in shapes if not isinstance(shape, DebugShape)]:
+            expected = "sensorium.readings.DebugShape"
+            raise RegistrationError(f"{self._owner}: debug_draw yields {shown(wrong[0])}, expected a {expected}.")
+        return [shape if style is None else styled(shape, style.to_dict()) for shape in shapes]
+
+    @property
+    def _owner(self) -> str:
+        return f"sensor {self.name!r} ({type(self).__qualname__})"
 
     @property
     def draws_own_shapes(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -145,6 +146,24 @@ def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
     return found
 
 
+def _check_signatures(cls: type[Sensor[Any, Any]]) -> None:
+    """Raise `RegistrationError` if a hook cannot be called with the arguments that it gets."""
+    for name in SPELLINGS.values():
+        hook = cls.__dict__.get(name)
+        declared = next((base.__dict__[name] for base in BASES if name in base.__dict__), None)
+        if not isinstance(hook, FunctionType | classmethod) or declared is None:
+            continue
+        functions: list[Any] = [hook, declared]
+        own, wanted = (signature(getattr(each, "__func__", each)) for each in functions)
+        named = {each.name: None for each in wanted.parameters.values() if each.kind is Parameter.KEYWORD_ONLY}
+        try:
+            own.bind(*[None] * (len(wanted.parameters) - len(named)), **named)
+        except TypeError as error:
+            plain = [each.replace(annotation=each.empty) for each in wanted.parameters.values()]
+            fix = f"write {name}{wanted.replace(parameters=plain, return_annotation=wanted.empty)}"
+            raise RegistrationError(f"{cls.__qualname__}.{name} cannot be called ({error}): {fix}.") from None
+
+
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     """Raise `RegistrationError` if a class defines a hook that is never called, or lacks one that another needs."""
     values = [item for base in cls.__mro__ for item in base.__dict__.items()]
@@ -153,6 +172,12 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
         raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(found)}")
     if found := [f"{name} is never called: write {hook}." for name, hook in misspelled(cls).items()]:
         raise RegistrationError(f"{cls.__qualname__} defines a misspelled hook. {' '.join(found)}")
+    if not is_ours(cls):
+        _check_signatures(cls)
+        given = cls.requires
+        if not (isinstance(given, tuple | list) and all(isinstance(each, Requirement) for each in given)):
+            expected = "a tuple of requirements: requires = (sn.engines.BODY_POSE,)"
+            raise RegistrationError(f"{cls.__qualname__}.requires: got {given!r}, expected {expected}.")
     unused = [name for name in (("compute",) if cls.is_simple else SIMPLE_HOOKS.values()) if name in own]
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"

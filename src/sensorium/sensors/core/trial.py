@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from sensorium import registry
-from sensorium.engines.base import ARRAYS
+from sensorium.engines.base import ARRAYS, Engine
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.measurement.record import Record
 from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.hooks import BASES
+from sensorium.spec import Requirement
 
 ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
 """A number of each type that no sensor measures: an element that still has it was not written."""
@@ -34,19 +38,60 @@ class HookError(RegistrationError):
         self.rule = rule
 
 
+class _KernelsOnly(TorchFunctionMode):
+    """Refuses torch operations of a plugin while its hooks are recorded, since those are not replayed.
+
+    Views of tensors and new constants are permitted.
+    """
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        versions = [_version(each) for each in given]
+        result = func(*args, **kwargs)
+        memory = {each.untyped_storage().data_ptr() for each in given}
+        made = (each for each in tree_leaves(result) if isinstance(each, torch.Tensor))
+        computes = any(each.untyped_storage().data_ptr() not in memory for each in made)
+        if (given and computes) or versions != [*map(_version, given)] or func.__name__ in _TO_HOST:
+            frame = sys._getframe(1)
+            module = frame.f_globals.get("__name__", "")
+            if not module.startswith("sensorium.") or module in _FOR_HOOKS:
+                raise HookError(
+                    f"{self._owner}: a hook marked @recorded calls the torch operation {func.__name__} "
+                    f"({frame.f_code.co_filename}:{frame.f_lineno}), which would run only once. Remove @recorded, or "
+                    "write a kernel; compute constants in setup.",
+                    "recorded_hooks_follow_rows",
+                )
+        return result
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Return the number of writes to a tensor; 0 in inference mode, which does not count them."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+_TO_HOST = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__".split())
+"""Torch operations that read values on the host."""
+_FOR_HOOKS = "sensorium.measurement.record", "sensorium.measurement.stage_key"
+"""Modules that call torch on behalf of a hook."""
+
+
 @contextmanager
-def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
-    """Limit the engine, within the block, to arrays that a sensor requires, so that missing requirements are detected.
+def declared_only(engine: Engine, declared: Sequence[Requirement], owner: str) -> Iterator[None]:
+    """Limit an engine, within the block, to arrays that a sensor requires, so that missing requirements are detected.
 
     Args:
-        sensor: sensor to check.
+        engine: engine of the sensor.
+        declared: its requirements.
         owner: name of the sensor in messages.
 
     Raises:
         HookError: `Engine.array` was called for an array whose requirement the sensor does not declare.
     """
-    engine = sensor.engine
-    declared = tuple(type(sensor).needs(sensor.cfg, engine, engine.supports))
     array, own = engine.array, vars(engine).get("array")
 
     def guarded(name: str) -> torch.Tensor:
@@ -85,15 +130,22 @@ def try_hooks(sensor: Sensor[Any, Any]) -> None:
     owner = f"sensor {sensor.name!r} ({type(sensor).__qualname__}{f', {plugin}' if plugin else ''})"
     buffers, hooks = sensor.buffers, sensor.buffers.plan.hooks
     try:
-        with declared_only(sensor, owner):
+        declared = tuple(type(sensor).needs(sensor.cfg, sensor.engine, sensor.engine.supports))
+        with declared_only(sensor.engine, declared, owner):
             if hooks.raw:
                 _try_raw(hooks.raw, {"raw": buffers.truth}, owner)
             if hooks.fused:
                 _try_raw(hooks.fused, {"raw": buffers.truth, "slot": buffers.slot}, owner, buffers.slot_timeline)
             if hooks.compute:
                 _try_raw(hooks.compute, {"truth": buffers.truth, "measured": buffers.slot}, owner)
-            for segment in SensorWork(buffers, sensor.compute_on.all_envs).before_chain():
+            with _KernelsOnly(owner):
+                segments = SensorWork(buffers, sensor.compute_on.all_envs).before_chain()
+            for segment in segments:
                 segment.run()
+    except HookError:
+        raise
+    except RegistrationError as error:
+        raise HookError(f"{owner}: {error_location(error, type(sensor))} {error}", "shapes_and_dtypes") from error
     except SensoriumError:
         raise
     except Exception as error:

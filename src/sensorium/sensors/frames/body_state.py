@@ -8,7 +8,7 @@ the body's frame: p_m = p + d, v_m = v + w x d, w_m = w. Without an offset it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -119,11 +119,6 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
             yield BODY_VELOCITY
         if supports(SHAPES) is None:
             yield SHAPES
-
-    def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields."""
-        declared = super().fields()
-        return {name: declared[name] for name in self.cfg.selected}
 
     def setup(self) -> None:
         """Store the names of the bodies, their entities and their bounding boxes."""

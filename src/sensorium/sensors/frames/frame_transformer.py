@@ -276,10 +276,9 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, for the number of targets found."""
-        declared, count = super().fields(), len(self._targets)
-        sized = {name: replace(each, shape=(count, *each.shape[1:])) if name.startswith("target_") else each
-                 for name, each in declared.items()}  # fmt: skip
-        return {name: sized[name] for name in self.cfg.selected}
+        count = len(self._targets)
+        return {name: replace(each, shape=(count, *each.shape[1:])) if name.startswith("target_") else each
+                for name, each in super().fields().items()}  # fmt: skip
 
     def setup(self) -> None:
         """Create the view of the target frames."""

@@ -29,7 +29,7 @@ from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import Fault, SelectionError, listed
 from sensorium.geometry.boxes import ENDLESS, boxes_overlap, quat_matrix
 from sensorium.measurement.record import Record
-from sensorium.measurement.sensor_cfg import MountedSensorCfg
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, one_place
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, SHAPES, Field
 from sensorium.world.bodies import body_boxes, tree_of
@@ -94,12 +94,7 @@ class SafeDistanceCfg(MountedSensorCfg[SafeDistanceData]):
             raise bad("a regular expression", f"The regular expression is invalid: {error}.") from None
         return value
 
-    @field_validator("sites", "bodies", "geoms", "joints", "cameras", "link_names")
-    @classmethod
-    def _one_place(cls, value: Any) -> Any:
-        if value is not None:
-            raise bad("one mount", "Add one sensor for each mount.")
-        return value
+    _one_place = field_validator("sites", "bodies", "geoms", "joints", "cameras", "link_names")(one_place)
 
 
 @wp.struct

@@ -10,9 +10,9 @@ its body, a = a_body + alpha x d + w x (w x d) (Titterton & Weston, Strapdown In
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import warp as wp
@@ -26,7 +26,7 @@ from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.prefixed import ImuKnobs
-from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
+from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, FluxUnit, Requirement
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
 from sensorium.world.select import Named
 
@@ -53,7 +53,7 @@ class ImuData:
     ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor", parity="axial")]
     """Angular acceleration in the IMU frame, rad/s^2."""
     mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic", parity="axial")]
-    """Magnetic flux in the IMU frame (magnetometer), in the unit of the given field (tesla, gauss, ...)."""
+    """Magnetic flux in the IMU frame (magnetometer), in the config's `magnetic_unit` (by default that of the given field)."""
 
 
 FIELDS = ("pos_w", "quat_w", "projected_gravity_b", "lin_vel_b", "ang_vel_b", "lin_acc_b", "ang_acc_b", "mag_b")
@@ -72,7 +72,10 @@ class ImuCfg(MountedSensorCfg[ImuData], ImuKnobs):
     """Vector added to the coordinate acceleration, in world axes, m/s^2. None adds the negative of the env's gravity,
     so that the accelerometer reads specific force; (0, 0, 0) gives coordinate acceleration."""
     magnetic_field: Vec3 | None = None
-    """Flux in world axes, any unit; None uses the engine's field."""
+    """Flux in world axes, in `magnetic_unit`; None uses the engine's field."""
+    magnetic_unit: FluxUnit | None = None
+    """Unit of the field (the engine's or `magnetic_field`), of `mag_b` and of its knobs. None leaves the unit unnamed;
+    ROS 2 messages then omit `mag_b`, since they need tesla."""
     acceleration: Literal["auto", "engine", "difference"] = "auto"
     """Source of accelerations: the engine, or differences of the mount's world velocity over the true elapsed time,
     never across a reset (the first sample is then not valid). ``auto`` uses the engine's accelerations if available."""
@@ -218,7 +221,10 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields."""
         declared = super().fields()
-        return {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        fields = {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
+        if "mag_b" in fields and self.cfg.magnetic_unit is not None:
+            fields["mag_b"] = replace(fields["mag_b"], unit=self.cfg.magnetic_unit)
+        return fields
 
     @cached_property
     def acceleration_source(self) -> str:
@@ -250,13 +256,10 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
             t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
 
-        def row(vector: Vec3) -> Any:
-            return wp.from_torch(torch.tensor([vector], dtype=torch.float32, device=self.device), dtype=wp.vec3)
-
         if cfg.gravity_bias is not None:
-            t.force_bias = row(cfg.gravity_bias)
+            t.force_bias = wp.array([cfg.gravity_bias], dtype=wp.vec3, device=self.compute_on.wp_device)
         if cfg.magnetic_field is not None:
-            t.magnetic = row(cfg.magnetic_field)
+            t.magnetic = wp.array([cfg.magnetic_field], dtype=wp.vec3, device=self.compute_on.wp_device)
         elif "mag_b" in names:
             t.magnetic = wp.from_torch(engine.array("magnetic_w"), dtype=wp.vec3)
         for name in names:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,15 +32,12 @@ from sensorium.measurement.stages.amounts import row
 from sensorium.random import Normal, normal_table
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
-from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
+from sensorium.spec import BODY_POSE, FLUX_UNITS, MAGNETIC, Field, FluxUnit, Requirement
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
 
 MU0_OVER_4PI = 1e-7
 """Magnetic constant over 4 pi, T m/A; the relative error against the SI of 2019 is below 1e-9."""
-UNITS: Mapping[str, float] = {"T": 1.0, "mT": 1e-3, "uT": 1e-6, "nT": 1e-9, "G": 1e-4, "mG": 1e-7}
-"""Units of flux density, in tesla."""
-Unit = Literal["T", "mT", "uT", "nT", "G", "mG"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class MagnetometerCfg(MountedSensorCfg[MagnetometerData]):
 
     magnetic_field: Finite3 | None = None
     """Flux in world axes; None uses the engine's field."""
-    unit: Unit | None = None
+    unit: FluxUnit | None = None
     """Unit of the field (the engine's or `magnetic_field`), of the reading, of `hard_iron` and of all knobs. Only the
     flux of `dipoles` is converted, from tesla. None leaves the unit unnamed."""
     dipoles: tuple[MagneticDipole, ...] = ()
@@ -275,7 +272,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
             t.magnetic = wp.from_torch(self.engine.array("magnetic_w"), dtype=wp.vec3)
         else:
             t.magnetic = vectors([cfg.magnetic_field])
-        tesla = MU0_OVER_4PI / UNITS[cfg.unit or "T"]
+        tesla = MU0_OVER_4PI / FLUX_UNITS[cfg.unit or "T"]
         t.dipole_pos = vectors(dipole.pos for dipole in cfg.dipoles)
         t.dipole_moment = vectors(np.asarray(dipole.moment) * tesla for dipole in cfg.dipoles)
         radii = [dipole.radius for dipole in cfg.dipoles]

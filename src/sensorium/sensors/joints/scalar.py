@@ -67,8 +67,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the joint axis and the units of these joints."""
-        declared = super().fields()
-        return self.joints.fields({name: declared[name] for name in self.cfg.selected or declared})
+        return self.joints.fields(super().fields())
 
     def setup(self) -> None:
         """Look up the joints in the engine's arrays."""

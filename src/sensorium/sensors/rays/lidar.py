@@ -81,16 +81,15 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
-        declared, count = super().fields(), self.window.count
-        found = {}
-        for name in self.cfg.selected:
+        count, found = self.window.count, {}
+        for name, field in super().fields().items():
             if name == "channel" and self.pattern.channels is None:
                 if self.cfg.fields == "all":
                     continue
                 expected, fix = "fields that the pattern provides; it has no channels", f"Remove {name} from fields."
                 raise ConfigError.single(self.cfg.title, "fields", name, expected, fix)
             sizes = (count, self.returns) if self.returns > 1 and name not in PER_RAY else (count,)
-            found[name] = ray_field(declared[name], *sizes)
+            found[name] = ray_field(field, *sizes)
         return found
 
     @property
@@ -183,8 +182,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         self._pass_flags(keep_flags)
 
     def _pass_flags(self, kernel: Any) -> None:
-        flags = [self.buffers.bad_wp, *(wp.from_torch(each) for each in self._flags)]
-        self.compute_on.launch(kernel, (self.mount.count,), flags)
+        self.compute_on.launch(kernel, (self.mount.count,), [self.buffers.bad_wp, *self._flags])
 
     @recorded
     @used_if(lambda self: not self._differs)

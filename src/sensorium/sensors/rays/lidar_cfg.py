@@ -90,6 +90,9 @@ class LidarCfg(RayCfg[LidarData]):
     """Whether each ray is cast at the time when it fires, instead of at the capture. Requires a pattern with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """Computed fields; ``"all"`` selects every field that the pattern provides."""
+    cloud_layout: Literal["velodyne", "ouster", "livox"] = "velodyne"
+    """Manufacturer whose driver's fields the points of ROS 2 messages have. They need the fields `intensity`, `channel`
+    and `time_offset`; without one of them, points have those of ``"velodyne"`` that are computed."""
     max_distance: Annotated[Float, in_unit("m")] = 200.0
     """Largest measured distance, m; farther hits are misses."""
     model: Literal["physical", "dropoff"] = "physical"

@@ -88,8 +88,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
-        declared = super().fields()
-        return {name: ray_field(declared[name], self.num_rays) for name in self.cfg.selected}
+        return {name: ray_field(field, self.num_rays) for name, field in super().fields().items()}
 
     def _notes(self) -> dict[str, str]:
         """Return the number of rays, and the known cells and limits."""
@@ -118,9 +117,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
             rays = self.pattern
             self._cast = self.ray_cast(starts=rays.starts.numpy(), directions=rays.directions.numpy(), **common)
         else:
-            self._directions = torch.zeros(
-                (self.compute_on.num_envs, count, 3), dtype=torch.float32, device=self.device
-            )
+            self._directions = torch.zeros((self.num_envs, count, 3), dtype=torch.float32, device=self.device)
             self._directions[..., 0] = 1.0
             spread = math.radians(0.5 * max(cfg.horizontal_fov_deg, cfg.vertical_fov_deg))
             self._cast = self.ray_cast(drawn=self._directions, spread=spread, **common)
@@ -180,8 +177,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
             is_central = cfg.distribution == "central"
             size = wp.vec2(*(math.tan(angle) if is_central else angle for angle in half))
             inputs = [*map(wp.uint32, self.stream("rays")), CENTRAL if is_central else AREA, size]
-            drawn = wp.from_torch(self._directions, dtype=wp.vec3)
-            compute.launch(draw_rays, (self.num_rays,), inputs, [drawn])
+            compute.launch(draw_rays, (self.num_rays,), inputs, [self._directions])
         shape = raw.geom_ids if "geom_ids" in raw else self._spare["geom_ids"]
         found = {"distance": raw.range, "shape": shape}
         if "cosine" in self._spare:

@@ -179,10 +179,8 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
-        declared, rays = super().fields(), len(self.pattern)
-        return {
-            name: ray_field(declared[name], rays) if name in PER_RAY else declared[name] for name in self.cfg.selected
-        }
+        rays, selected = len(self.pattern), super().fields().items()
+        return {name: ray_field(field, rays) if name in PER_RAY else field for name, field in selected}
 
     @property
     def _casts_twice(self) -> bool:
@@ -310,8 +308,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             if state is None or spans is None:
                 continue
             low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
-            inputs = [key0, key1, number, low, high]
-            self.compute_on.launch(_draw, (self.mount.count,), inputs, [wp.from_torch(state, dtype=wp.vec3)])
+            self.compute_on.launch(_draw, (self.mount.count,), [key0, key1, number, low, high], [state])
 
     @recorded
     @used_if(lambda self: not self._casts_twice)
@@ -334,12 +331,9 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     ) -> None:
         drift, cast_drift = drifts
         self._cast.cast(self._outputs(record), drift=drift, cast_drift=cast_drift, look=look, miss=miss)
-        none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
-        outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
-        if "pos_w" in record or "quat_w" in record:
-            self.compute_on.launch(
-                _note_pose, (self.mount.count,), [*self._cast.mount_pose(), self._moved(drift)], outs
-            )
+        outs = [getattr(record.warp, name, None) for name in ("pos_w", "quat_w")]
+        if outs != [None, None]:
+            self.compute_on.launch(_note_pose, (self.mount.count,), [*self._cast.mount_pose(), drift], outs)
         self._follow(record, drifts)
 
     def _outputs(self, record: Record) -> dict[str, Tensor]:
@@ -354,19 +348,13 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         }
         return {name: record[field] for name, field in fields.items() if field in record}
 
-    def _moved(self, drift: Tensor | None) -> Any:
-        """Return a drift `[env, mount]` for kernels; an empty array for None."""
-        if drift is None:
-            return wp.zeros((0, 0), dtype=wp.vec3, device=self.device)
-        return wp.from_torch(drift, dtype=wp.vec3)
-
     def _follow(self, record: Record, drifts: Iterable[Tensor | None]) -> None:
         """Launch the kernels that derive fields from the hits in the world."""
         if "points_b" not in record:
             return
         drift, _ = drifts
         hits = record.warp.ray_hits_w if "ray_hits_w" in record else record.warp.points_b
-        inputs = [*self._cast.mount_pose(), self._moved(drift), hits]
+        inputs = [*self._cast.mount_pose(), drift, hits]
         self.compute_on.launch(_into_mount, (self.mount.count, len(self.pattern)), inputs, [record.warp.points_b])
 
     @recorded

@@ -52,9 +52,9 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)
 
     def _twin(self, tensor: Tensor | None, count: int, dtype: Any) -> Any:
-        """View a tensor as a Warp array `[env, mount, count]`; an empty array for None."""
+        """View a tensor as a Warp array `[env, mount, count]`; None for None, which is an empty array in a kernel."""
         if tensor is None:
-            return wp.zeros((0, 0, 0), dtype=dtype, device=self.compute_on.wp_device)
+            return None
         shape = (self.num_envs, self.mount.count, count, *((3,) if dtype is wp.vec3 else ()))
         return wp.from_torch(tensor.view(shape), dtype=dtype)
 

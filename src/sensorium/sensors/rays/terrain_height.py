@@ -136,8 +136,8 @@ class TerrainHeight(RayCaster, SimpleSensor[TerrainHeightCfg, TerrainHeightData]
             cfg.miss,
             int(cfg.mount_height_on_miss),
             self._cast.mount_pose()[0],
-            self._moved(drift),
+            drift,
             record.warp.ray_hits_w,
             record.warp.normals_w,
         ]
-        self.compute_on.launch(_heights, (self.mount.count,), inputs, [wp.from_torch(heights, dtype=wp.float32)])
+        self.compute_on.launch(_heights, (self.mount.count,), inputs, [heights])

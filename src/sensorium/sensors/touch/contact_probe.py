@@ -116,9 +116,6 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Tensor:
         """Compare with the thresholds (one launch)."""
         taxels, flags = self._taxels, self._flags
-        before = wp.from_torch(timeline.at(0).contact.view(taxels.shape), dtype=wp.bool)
-        levels = [wp.from_torch(self._on, dtype=wp.float32), wp.from_torch(self._off, dtype=wp.float32)]
-        inputs = [taxels.block, *levels, taxels.scalars(data.depth), before]
-        outputs = [wp.from_torch(flags.view(taxels.shape), dtype=wp.bool)]
-        self.compute_on.launch(_latch, taxels.items, inputs, outputs)
+        depth, before, after = map(taxels.scalars, (data.depth, timeline.at(0).contact, flags))
+        self.compute_on.launch(_latch, taxels.items, [taxels.block, self._on, self._off, depth, before], [after])
         return flags

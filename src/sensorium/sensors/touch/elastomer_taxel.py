@@ -340,8 +340,4 @@ def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:
     return parts
 
 
-__all__ = [
-    "ElastomerTaxel",
-    "ElastomerTaxelCfg",
-    "ElastomerTaxelData",
-]
+__all__ = ["ElastomerTaxel", "ElastomerTaxelCfg", "ElastomerTaxelData"]

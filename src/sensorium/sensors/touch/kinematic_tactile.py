@@ -30,12 +30,15 @@ tangential distance from it, and the anchor follows where the limit is reached (
 numerical model for granular assemblies", Geotechnique 29, 1979). The anchor persists if another shape of the same body
 becomes the deepest.
 
-The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide.
+The force is a geometric estimate, not the solver's: it includes shapes that the solver does not let collide. With
+`solver_force=True` it is only a pattern: the taxels share the solver's contact force on the link in proportion to their
+normal forces, see `solver_share`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -51,9 +54,13 @@ from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
+from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.touchable import TOUCHABLE
+from sensorium.sensors.touch.solver_share import net_report, share_wrench
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
+from sensorium.world.select import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,21 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     twist is at most the torque that a disc of the size of the contact transmits before it slips. None for no limit."""
     shear_stiffness: Annotated[Resisting | None, in_unit("N/m")] = None
     """Shear force per tangential distance from the place of first contact, N/m. None keeps no anchors."""
+
+    solver_force: bool = False
+    """Whether the taxels share the solver's net contact force and torque on the mount, a body or a geom, in proportion
+    to the normal forces of the model. Their sum is the solver's, friction included, whatever the stiffness is."""
+
+    @model_validator(mode="after")
+    def _one_kind_of_force(self) -> Any:
+        if not self.solver_force:
+            return self
+        given = [name for name in ("surface_normals", "friction", "shear_stiffness") if getattr(self, name)]
+        if given:
+            raise bad(f"solver_force: False with {given[0]}", f"Omit {given[0]}, since the solver's force has its own.")
+        if self.selector[0] not in TOUCHABLE[1]:
+            raise bad(f"solver_force: {TOUCHABLE[0]} as mount, not {self.selector[0]}", "Name the body or the geom.")
+        return self
 
     @model_validator(mode="after")
     def _one_kind_of_shear(self) -> Any:
@@ -310,6 +332,11 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, BODY_VELOCITY, SHAPES)
     with_motion: ClassVar[bool] = True
 
+    @classmethod
+    def needs(cls, cfg: KinematicTactileSensorCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return `requires`, and the report of the solver's force if it is shared."""
+        return [*super().needs(cfg, names, supports), *([net_report(cfg, names)] if cfg.solver_force else [])]
+
     def setup(self) -> None:
         """Collect probes, the shapes around them, and the force law."""
         super().setup()
@@ -331,11 +358,11 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
 
     def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute forces and torques (one launch)."""
-        taxels, anchor = self._taxels, self._anchor
-        if anchor is None:
-            held = wp.zeros((0, 0, 0), dtype=wp.vec4, device=self.device)
-        else:
-            held = wp.from_torch(anchor, dtype=wp.vec4)
+        taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, taxels.query.shapes, taxels.query.around]
-        outputs = [held, *self._wrenches(raw, slot)]
-        self.compute_on.launch(_compute_taxels, taxels.items, inputs, outputs)
+        wrenches = self._wrenches(raw, slot)
+        self.compute_on.launch(_compute_taxels, taxels.items, inputs, [self._anchor, *wrenches])
+        if self.cfg.solver_force:
+            side = 1.0 if self.cfg.on_link else -1.0
+            for force, torque in (wrenches[:2], wrenches[2:])[: 1 if slot is None else 2]:
+                share_wrench(self, taxels.skin, side, force, torque)

@@ -156,8 +156,7 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, in the layout of the probes."""
-        declared = super().fields()
-        return laid_out({name: declared[name] for name in self.cfg.selected}, self.cfg.layout)
+        return laid_out(super().fields(), self.cfg.layout)
 
     @property
     def _is_clean(self) -> bool:
@@ -239,11 +238,10 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             *self.stream("lookup"),
             normal_table(self.device),
             int(is_noisy),
-            wp.from_torch(self._lookup, dtype=wp.vec3),
-            wp.from_torch(distance.view(shape), dtype=wp.float32),
+            self._lookup,
+            distance.view(shape),
         ]
-        outputs = [wp.from_torch(record.value.view(shape), dtype=wp.float32)]
-        self.compute_on.launch(_respond, shape[1:], inputs, outputs)
+        self.compute_on.launch(_respond, shape[1:], inputs, [record.value.view(shape)])
 
     @recorded
     @used_if(lambda self: not self._is_clean)

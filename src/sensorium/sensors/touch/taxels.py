@@ -198,21 +198,16 @@ class Taxels:
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
         """Set a field `[env, mount, ...]` to 0 for probes without radius, which removes noise added there."""
-        values = wp.from_torch(tensor.view(*self.shape, -1), dtype=wp.float32)
-        inputs = [wp.from_torch(self.radius, dtype=wp.float32)]
-        self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], inputs, [values])
+        values = tensor.view(*self.shape, -1)
+        self._sensor.compute_on.launch(_clear_fillers, self.shape[1:], [self.radius], [values])
 
-    def scalars(self, tensor: torch.Tensor | None) -> wp.array3d[wp.float32]:
+    def scalars(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
         """Return a field `[env, mount, ...]` of one number per probe for a kernel; None is an empty array."""
-        if tensor is None:
-            return wp.zeros((0, 0, 0), dtype=wp.float32, device=self._sensor.device)
-        return wp.from_torch(tensor.view(self.shape), dtype=wp.float32)
+        return None if tensor is None else tensor.view(self.shape)
 
-    def vectors(self, tensor: torch.Tensor | None) -> wp.array3d[wp.vec3]:
+    def vectors(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
         """Return a field `[env, mount, ..., 3]` of one vector per probe for a kernel; None is an empty array."""
-        if tensor is None:
-            return wp.zeros((0, 0, 0), dtype=wp.vec3, device=self._sensor.device)
-        return wp.from_torch(tensor.view(*self.shape, 3), dtype=wp.vec3)
+        return None if tensor is None else tensor.view(*self.shape, 3)
 
 
 TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
@@ -263,8 +258,7 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
     def _put(self, law: Any, fields: Mapping[str, str]) -> None:
         """Write config numbers that can be set per env into a struct, by member name -> field name."""
         for name, field in fields.items():
-            table = self.params.table(field)
-            setattr(law, name, wp.from_torch(table, dtype=wp.float32))
+            setattr(law, name, wp.from_torch(self.params.table(field), dtype=wp.float32))
 
     def _wrenches(self, raw: Record, slot: Record | None) -> list[Any]:
         """Return the forces and torques of two records for a kernel; empty arrays for None."""

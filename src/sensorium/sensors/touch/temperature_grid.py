@@ -333,45 +333,34 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         cfg, launch, mount, samples = self.cfg, self.compute_on.launch, self.mount, self._node.shape[2]
         self._query.place()
         poses = [*self._query.mount_pose(), *self._query.body_pose()]
-        touching = [wp.from_torch(self._node), wp.from_torch(self._conductance)]
+        touching, span, theta = [self._node, self._conductance], self._span, self._theta
         inputs = [self._query.shapes, self._query.around, self._skin, self._table, *poses]
         launch(kernels.find_contacts, (mount.count, -(-samples // int(kernels.BLOCK))), inputs, touching)
         dt = wp.float64(self.clock.dt)
         inputs = [dt, self._cells, samples, self._skin.cell, self._skin.area, *touching, self._base]
-        tick, span, covered, swept, theta = (
-            wp.from_torch(each) for each in (self._tick, self._span, self._covered, self._swept, self._theta)
-        )
-        launch(kernels.exchange, (), [*inputs, self._per_capacity], [tick, span, covered, theta])
+        launch(kernels.exchange, (), [*inputs, self._per_capacity], [self._tick, span, self._covered, theta])
         stride = self._cells
         for count, faces in zip(cfg.grid_size, self._faces, strict=True):
             stride //= count
             if count > 1:
                 inputs = [count, stride, self._cells, span, self._mass, faces]
-                launch(kernels.conduct, (mount.count, self._cells // count), inputs, [swept, theta])
-        heat = self._heat if self._heat is not None else torch.zeros((0, 1), dtype=torch.float32, device=self.device)
+                launch(kernels.conduct, (mount.count, self._cells // count), inputs, [self._swept, theta])
         inputs = [mount.count * self._cells, span, self._base, self._per_capacity, self._area, self._emissivity]
-        inputs += [wp.float64(cfg.convection), wp.float64(cfg.ambient_temperature), covered, wp.from_torch(heat)]
+        inputs += [wp.float64(cfg.convection), wp.float64(cfg.ambient_temperature), self._covered, self._heat]
         inputs += [self._shown_start, self._shown]
-        launch(kernels.apply_losses, (self._theta.shape[1],), inputs, [theta, self._columns(raw)])
+        launch(kernels.apply_losses, (theta.shape[1],), inputs, [theta, self._columns(raw)])
 
     @recorded
     @used_if(lambda self: self.cfg.sensor_time_constant is not None)
     def apply_transform(self, data: Record, timeline: Timeline, *, is_measured: bool) -> None:
         """Update the sensing elements from the cells, on the measured branch (one launch)."""
         if is_measured:
-            inputs = [wp.float64(self.cfg.sensor_time_constant), wp.from_torch(self._span)]
-            inputs.append(self._columns(timeline.at(1)))
-            self.compute_on.launch(
-                kernels.respond, (self._rest.shape[1],), inputs, [wp.from_torch(self._rest), self._columns(data)]
-            )
+            inputs = [wp.float64(self.cfg.sensor_time_constant), self._span, self._columns(timeline.at(1))]
+            outputs = [self._rest, self._columns(data)]
+            self.compute_on.launch(kernels.respond, (self._rest.shape[1],), inputs, outputs)
 
-    def _columns(self, record: Record) -> Any:
-        return wp.from_torch(record.temperature.view(self.num_envs, -1))
+    def _columns(self, record: Record) -> Tensor:
+        return record.temperature.view(self.num_envs, -1)
 
 
-__all__ = [
-    "LinkThermalCfg",
-    "TemperatureGrid",
-    "TemperatureGridCfg",
-    "TemperatureGridData",
-]
+__all__ = ["LinkThermalCfg", "TemperatureGrid", "TemperatureGridCfg", "TemperatureGridData"]

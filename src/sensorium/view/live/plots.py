@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Array, Reading
-from sensorium.spec import FieldSpec
+from sensorium.spec import FieldSpec, unit_of
 from sensorium.view.figures import labels_of
 from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
@@ -95,8 +95,9 @@ class Plot:
         self._window = max(WINDOW, LEAST / rate_hz) if rate_hz else WINDOW
         self.values.scales = self.error.scales = self._scale(self._window)
         self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
-        name = labels_of({}, spec.to_dict())[self._column_of(spec)]
-        unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
+        column = self._column_of(spec)
+        name, unit = labels_of({}, spec.to_dict())[column], unit_of(spec.unit, spec.shape, column)
+        unit = f" [{unit_text(unit)}]" if unit not in ("", "1") else ""
         self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
         self.error.title = f"measured - true{unit}"
 

@@ -1,0 +1,1 @@
+"""Bridges: the readings of a running simulation as messages for other systems, ROS 2 and Foxglove."""

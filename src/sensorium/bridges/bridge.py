@@ -1,0 +1,96 @@
+"""Bridge: the samples of a client's sensors as the ROS 2 messages that a recording has, while the simulation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+from sensorium.client.client import WORLD, Client
+from sensorium.client.session import FrameListener
+from sensorium.client.subscription import Subscription
+from sensorium.errors import ArgumentError, ConfigError, UnknownNameError
+from sensorium.readings import Reading
+from sensorium.record.ros2 import MessageBlock, Ros2Messages
+from sensorium.wire.messages import FrameDone
+from sensorium.wire.stream_info import StreamInfo
+
+MAX_LOSSLESS = 4096
+"""Largest number of values per environment of a sensor all of whose samples are sent. Of larger ones, such as images
+and scans, a receiver that is too slow gets the newest."""
+
+
+class Bridge:
+    """Base of bridges, as context managers: subclasses define `publish`.
+
+    Args:
+        client: connection to the simulation. Sensors that are added later have no messages.
+        sensors: names of the sensors; empty for all but the state of all bodies.
+        env: only this environment; None for all.
+        truth: whether to send the ground truth too, on topics ``<sensor>/truth/...``.
+        poses: whether to send the true poses of bodies, on ``/tf``.
+
+    Raises:
+        UnknownNameError: an unknown sensor.
+        ArgumentError: an unknown environment.
+        ConfigError: no sensor has fields.
+
+    Attributes:
+        messages: the conversion, with all topics.
+        sensors: name -> description of each sensor.
+    """
+
+    def __init__(
+        self, client: Client, *, sensors: Iterable[str] = (), env: int | None = None, truth: bool = False,
+        poses: bool = True,
+    ) -> None:  # fmt: skip
+        offered = {name: info for name, info in client.streams.items() if info.where == "scene" and info.specs}
+        names = list(dict.fromkeys(sensors)) or [name for name in offered if name != WORLD]
+        for name in names:
+            if name not in offered:
+                raise UnknownNameError("sensor", name, offered)
+        if not names:
+            raise ConfigError.single(type(self).__name__, "sensors", names, "a simulation with sensors")
+        if env is not None and not 0 <= env < client.num_envs:
+            raise ArgumentError(f"env: got {env}, expected a number from 0 to {client.num_envs - 1}")
+        self.sensors: dict[str, StreamInfo] = {name: offered[name] for name in names}
+        envs = None if env is None else [env]
+        self.messages = Ros2Messages(client.description, envs, sensors=names, truth=truth, poses=poses)
+        self._client, self._env, self._truth = client, env, truth
+        self._subscriptions: dict[str, Subscription] = {}
+        self._frames: FrameListener | None = None
+
+    def __enter__(self) -> Self:
+        self._frames = self._client.on_frame(self.on_frame)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._subscriptions):
+            self.stop(name)
+        if self._frames is not None:
+            self._frames.stop()
+
+    def listen(self, name: str) -> None:
+        """Start to publish the messages of a sensor; without effect if it has started."""
+        if name not in self._subscriptions:
+            is_small = sum(spec.columns for spec in self.sensors[name].specs) <= MAX_LOSSLESS
+            self._subscriptions[name] = self._client.subscribe(
+                name, self.on_sample, policy="lossless" if is_small else "latest", envs=self._env, truth=self._truth
+            )
+
+    def stop(self, name: str) -> None:
+        """Stop to publish the messages of a sensor; without effect if it has not started."""
+        if (subscription := self._subscriptions.pop(name, None)) is not None:
+            subscription.stop()
+
+    def publish(self, block: MessageBlock) -> None:
+        """Publish messages; called on the thread of each sensor's listener, and on that of the connection."""
+        raise NotImplementedError
+
+    def on_sample(self, reading: Reading) -> None:
+        """Publish the messages of a sample."""
+        for block in self.messages.encode([reading]):
+            self.publish(block)
+
+    def on_frame(self, done: FrameDone) -> None:
+        """Publish the time of a frame."""
+        self.publish(self.messages.clock(done.time_ns * 1e-9))
