@@ -174,7 +174,6 @@ class Export:
         from sensorium.record.export.lerobot import ACTIONS, Vector, period_of
 
         about, is_bag = replay.description, replay.description.engine == "rosbag2"
-        features = dict(map(Vector.parse, self.feature))
         given = self.sensor or tuple(name for name in about.sensors if name not in self._frames(replay))
         names = [name for name in given if replay.counts[name]]
         rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
@@ -186,19 +185,18 @@ class Export:
             if not 0.0 < self.fps * about.dt <= 1.0:
                 raise UsageError.of("--fps", self.fps, f"a number above 0, and at most {1.0 / about.dt:g}")
             period = 1.0 / (self.fps * about.dt)
-        described = {**about.sensors, **replay.log_descriptions}
-        constants = {name: each.get("constants", {}) for name, each in described.items()}
+        named = {
+            name: labels
+            for name, each in {**about.sensors, **replay.log_descriptions}.items()
+            for constant, labels in each.get("constants", {}).items() if constant in ("joint_names", "actuator_names")
+        }  # fmt: skip
         return write_lerobot(
             (reading for reading in follow(given) if not is_bag or reading.valid[0]),
             root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
             clock=slowest if is_bag and self.fps is None else "",  # messages of devices have no fixed period
-            features=features, video=self.video,
-            names={
-                name: labels for name, each in constants.items()
-                if (labels := each.get("joint_names") or each.get("actuator_names"))
-            },
+            features=dict(map(Vector.parse, self.feature)), names=named, video=self.video,
         )  # fmt: skip
 
     def _frames(self, replay: Replay) -> list[str]:

@@ -21,16 +21,7 @@ from sensorium.jobs.rows import TRUTH
 from sensorium.jobs.shard_files import FileRows, file_rows, recording
 from sensorium.jobs.store import Store
 from sensorium.readings import Array, Reading, SceneDescription
-from sensorium.record.export.lerobot import (
-    DONE,
-    NO_TASK,
-    FeatureLayout,
-    FeatureSource,
-    action_of,
-    fps_of,
-    period_of,
-    sources_of,
-)
+from sensorium.record.export.lerobot import DONE, NO_TASK, FeatureSource, action_of, fps_of, period_of, sources_of
 from sensorium.record.export.lerobot_files import OUTDATED, DatasetFiles
 from sensorium.record.staging import staged
 
@@ -234,7 +225,7 @@ class _Dataset:
         period = max(periods) or self._duration
         self._times = np.arange(0.0, self._duration - SOON, period)
         self._files = DatasetFiles(self._root, fps_of(1.0 / period))
-        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()}, FeatureLayout(), {})
+        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()})
         if controls is None:
             self.notes.append("the action: the engine has no controls")
 

@@ -65,21 +65,11 @@ class Vector(NamedTuple):
 
 
 def write_lerobot(
-    readings: Iterable[Reading],
-    folder: str | os.PathLike[str],
-    *,
-    dt: float,
-    period: float,
-    sensors: Iterable[str],
-    logs: Mapping[str, Iterable[Reading]] | None = None,
-    marks: Iterable[Mark] = (),
-    first_tick: int = 0,
-    env: int | None = None,
-    clock: str = "",
-    features: Mapping[str, Vector] | None = None,
-    names: Mapping[str, Sequence[str]] | None = None,
-    video: bool = False,
-) -> list[str]:
+    readings: Iterable[Reading], folder: str | os.PathLike[str], *, dt: float, period: float, sensors: Iterable[str],
+    logs: Mapping[str, Iterable[Reading]] | None = None, marks: Iterable[Mark] = (), first_tick: int = 0,
+    env: int | None = None, clock: str = "", features: Mapping[str, Vector] | None = None,
+    names: Mapping[str, Sequence[str]] | None = None, video: bool = False,
+) -> list[str]:  # fmt: skip
     """Write readings as a data set of LeRobot.
 
     An action belongs to the frame from which it takes effect. If the first one was logged at `first_tick`, actions were
@@ -164,17 +154,9 @@ class _Frames:
     """Frames of all environments, made from readings in the order of time."""
 
     def __init__(
-        self,
-        files: DatasetFiles,
-        period: float,
-        sensors: set[str],
-        logs: Mapping[str, Iterable[Reading]],
-        marks: Sequence[Mark],
-        first_tick: int,
-        env: int | None,
-        clock: str,
-        layout: FeatureLayout,
-    ) -> None:
+        self, files: DatasetFiles, period: float, sensors: set[str], logs: Mapping[str, Iterable[Reading]],
+        marks: Sequence[Mark], first_tick: int, env: int | None, clock: str, layout: FeatureLayout,
+    ) -> None:  # fmt: skip
         self._files, self._period, self._sensors, self._env, self._clock = files, period, sensors, env, clock
         self._layout = layout
         self._histories: dict[str, _CaptureHistory] = {}
@@ -189,6 +171,7 @@ class _Frames:
         self._newest: dict[str, Reading] = {}
         self._specs: dict[str, tuple[FieldSpec, ...]] = {}
         self._sources: list[FeatureSource] = []
+        self._omitted: list[str] = []
         self._envs: Array = np.zeros(0, np.int64)
         self._rows: Array = np.zeros(0, np.int64)
         self._first: Array = np.zeros(0, np.int64)
@@ -268,7 +251,7 @@ class _Frames:
                 "readings: got no complete frame, expected at least one. Record for longer, or export more of it."
             )
         self._files.close()
-        self.notes += [source.note for source in self._sources if source.note]
+        self.notes += self._omitted
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -278,8 +261,7 @@ class _Frames:
             made_before = len(self._open[number].tasks)
             self._next[number] = self._first[number] + ceil((made_before + 1) * self._period - 1e-6)
         if not self._sources:
-            self._sources, notes = sources_of(self._specs, self._layout, self._histories)
-            self.notes += notes
+            self._sources, self._omitted = sources_of(self._specs, self._layout, self._histories)
         rows = self._rows[numbers]
         made = {source.feature.name: source.values(self._newest, rows) for source in self._sources}
         if self._action:
@@ -332,8 +314,6 @@ class FeatureSource(Protocol):
     """Source of the values of a feature."""
 
     feature: Feature
-    note: str
-    """Values so far that the feature cannot hold; empty if there are none."""
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
@@ -343,11 +323,9 @@ class FeatureLayout:
     """Options of the features; see `write_lerobot`."""
 
     def __init__(
-        self,
-        features: Mapping[str, Vector] | None = None,
-        names: Mapping[str, Sequence[str]] | None = None,
+        self, features: Mapping[str, Vector] | None = None, names: Mapping[str, Sequence[str]] | None = None,
         video: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.features, self.names, self.video = features or {}, names or {}, video
         self.chosen = {item: name for name, vector in self.features.items() for item in vector.names}
         """Sensor, or field as ``SENSOR.FIELD`` -> its feature."""
@@ -366,18 +344,20 @@ class FeatureLayout:
 
 
 def sources_of(
-    specs: Mapping[str, Sequence[FieldSpec]], layout: FeatureLayout, histories: Mapping[str, _CaptureHistory]
-) -> tuple[list[FeatureSource], list[str]]:
-    """Return the source of each feature, and a message for each field that is in none.
+    specs: Mapping[str, Sequence[FieldSpec]], layout: FeatureLayout | None = None,
+    histories: Mapping[str, _CaptureHistory] | None = None,
+) -> tuple[list[FeatureSource], list[str]]:  # fmt: skip
+    """Return the source of each feature, and a list of messages about fields, to which sources add.
 
     Args:
         specs: sensor -> specs of its fields.
-        layout: options of the features.
+        layout: options of the features; None for the default ones.
         histories: sensor -> its newest captures, for features that hold several.
 
     Raises:
         UnknownNameError: a feature is of an unknown sensor or field.
     """
+    layout = layout or FeatureLayout()
     vectors: dict[str, list[tuple[str, FieldSpec]]] = {name: [] for name in layout.features}
     vectors.setdefault("state", [])
     found: list[FeatureSource] = []
@@ -389,7 +369,7 @@ def sources_of(
             if spec.is_ragged:
                 notes.append(f"{name}: {spec.name} differs in length from frame to frame")
             elif is_image(spec) or is_depth(spec):
-                found += _images(name, spec, layout.video)
+                found += _images(name, spec, layout.video, notes)
             elif not spec.columns:
                 continue
             elif item:
@@ -402,7 +382,7 @@ def sources_of(
                 found.append(_Array(name, spec))
     if unknown := layout.chosen.keys() - used:
         raise UnknownNameError("sensor or field with numbers", min(unknown), specs)
-    sources = [_VectorSource(name, fields, layout, histories) for name, fields in vectors.items() if fields]
+    sources = [_VectorSource(name, fields, layout, histories or {}) for name, fields in vectors.items() if fields]
     return [*sources, *found], notes
 
 
@@ -461,8 +441,6 @@ class _CaptureHistory:
 class _VectorSource:
     """Fields of one or more sensors together, of one capture or of several, oldest first."""
 
-    note = ""
-
     def __init__(
         self,
         name: str,
@@ -503,8 +481,6 @@ def _columns(spec: FieldSpec, joints: Sequence[str] | None) -> list[str]:
 class _Array:
     """One field of one sensor."""
 
-    note = ""
-
     def __init__(self, sensor: str, spec: FieldSpec) -> None:
         self._sensor, self._field = sensor, spec.name
         dtype = "float32" if spec.dtype == "float16" else spec.dtype
@@ -520,7 +496,7 @@ class _Array:
 class _Image:
     """Images of one camera: of 8 bits as PNG files or raw for a video, distances as PNG files of 16 bits."""
 
-    def __init__(self, sensor: str, spec: FieldSpec, mount: int | None, video: bool) -> None:
+    def __init__(self, sensor: str, spec: FieldSpec, mount: int | None, video: bool, notes: list[str]) -> None:
         self._sensor, self._field, self._mount, self._is_depth = sensor, spec.name, mount, is_depth(spec)
         height, width, channels = spec.squeezed().shape
         name = f"observation.images.{sensor}" + ("" if spec.name in ("rgb", "image") else f".{spec.name}")
@@ -530,7 +506,7 @@ class _Image:
         info = {"is_depth_map": True, "depth_unit": "mm"} if self._is_depth else None
         dtype = "video" if self._is_video else "image"
         self.feature = Feature(_key(name), dtype, shape, ["height", "width", "channels"], info)
-        self.note = ""
+        self._notes = notes
         self._encoded: dict[int, tuple[tuple[int, int], bytes]] = {}
         """Environment -> capture and file of its newest image."""
 
@@ -558,13 +534,15 @@ class _Image:
         """Return distances in m as uint16 in mm; 0 without one, and `MAX_DEPTH` for greater ones."""
         is_hit = np.isfinite(depth)
         if (depth[is_hit] * 1e3 >= MAX_DEPTH + 0.5).any():
-            self.note = f"{self._sensor}: distances above {MAX_DEPTH / 1e3} m, which are saved as {MAX_DEPTH / 1e3} m"
+            note = f"{self._sensor}: distances above {MAX_DEPTH / 1e3} m, which are saved as {MAX_DEPTH / 1e3} m"
+            self._notes += [note] if note not in self._notes else []
         return np.where(is_hit, np.clip(np.rint(depth * 1e3), 0, MAX_DEPTH), 0).astype(np.uint16)
 
 
-def _images(sensor: str, spec: FieldSpec, video: bool) -> list[_Image]:
+def _images(sensor: str, spec: FieldSpec, video: bool, notes: list[str]) -> list[_Image]:
     """Return one source per mount."""
-    return [_Image(sensor, spec, k, video) for k in (range(spec.shape[0]) if spec.axes[0] == "mount" else (None,))]
+    mounts = range(spec.shape[0]) if spec.axes[0] == "mount" else (None,)
+    return [_Image(sensor, spec, mount, video, notes) for mount in mounts]
 
 
 def _key(name: str) -> str:

@@ -127,7 +127,12 @@ class DatasetFiles:
         Raises:
             MissingDependencyError: PyAV is not installed, which videos need.
         """
-        return VideoEpisode(*feature.size, self._fps) if feature.dtype == "video" else []
+        if feature.dtype != "video":
+            return []
+        if feature.name not in self._videos:
+            files = self._root / "videos" / feature.name, f"{_FILE}.mp4", CHUNK_FILES
+            self._videos[feature.name] = VideoFiles(*files, *feature.size, self._fps)
+        return VideoEpisode(*feature.size, self._fps)
 
     def add(
         self, features: Mapping[str, Feature], columns: Mapping[str, Column | OpenColumn], tasks: Sequence[str]
@@ -154,7 +159,7 @@ class DatasetFiles:
         arrays, place = dict[str, Any](), dict[str, Any]()
         for name, feature in self._features.items():
             if feature.dtype == "video":
-                about = self._video(feature).add(whole[name])
+                about = self._videos[name].add(whole[name])
                 place |= {f"videos/{name}/{key}": value for key, value in about.items()}
             else:
                 arrays[name] = self._array(feature, whole[name])
@@ -181,13 +186,6 @@ class DatasetFiles:
         self._count += 1
         if len(self._episodes) >= EPISODES:
             self._write_episodes()
-
-    def _video(self, feature: Feature) -> VideoFiles:
-        """Return the video files of a feature."""
-        if feature.name not in self._videos:
-            root = self._root / "videos" / feature.name
-            self._videos[feature.name] = VideoFiles(root, f"{_FILE}.mp4", CHUNK_FILES, *feature.size, self._fps)
-        return self._videos[feature.name]
 
     def _write_episodes(self) -> None:
         """Write the descriptions of episodes, which would otherwise fill the memory."""

@@ -121,7 +121,6 @@ class VideoFiles:
         self._fps = Fraction(fps).limit_denominator(MAX_DENOMINATOR)
         self._file, self._frames, self._bytes = -1, 0, 0
         self._container: Any = None
-        self._stream: Any = None
 
     def add(self, episode: VideoEpisode) -> dict[str, Any]:
         """Add an episode and return its place: indices of the file, and times of its start and end in it, s."""
@@ -136,16 +135,14 @@ class VideoFiles:
             self._bytes += packet.size
             self._container.mux(packet)
         self._frames += len(episode)
-        return {
-            "chunk_index": self._file // self._chunk, "file_index": self._file % self._chunk,
-            "from_timestamp": float(first / self._fps), "to_timestamp": float(self._frames / self._fps),
-        }  # fmt: skip
+        times = {"from_timestamp": float(first / self._fps), "to_timestamp": float(self._frames / self._fps)}
+        return {**self._indices, **times}
 
     def _open(self) -> None:
         self.close()
         self._file, self._frames, self._bytes = self._file + 1, 0, 0
-        indices = {"chunk_index": self._file // self._chunk, "file_index": self._file % self._chunk}
-        path = self._root / self._path.format(**indices)
+        self._indices = {"chunk_index": self._file // self._chunk, "file_index": self._file % self._chunk}
+        path = self._root / self._path.format(**self._indices)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._container = _av().open(str(path), "w", format="mp4", options={"movflags": "faststart"})
         self._stream = self._container.add_stream("libx264", rate=self._fps, options=OPTIONS)
