@@ -258,6 +258,26 @@ def test_videos_and_depth(run: Run) -> None:
         np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(image["bytes"]))), run.rgb[step, env])
 
 
+@pytest.mark.parametrize(("height", "width", "channels"), [(35, 41, 1), (24, 33, 4)])
+def test_videos_of_odd_sizes(height: int, width: int, channels: int, tmp_path: Path) -> None:
+    """Grey images become colours, a fourth channel is omitted, and no row or column is."""
+    spec = FieldSpec(
+        "rgb", ("height", "width", "channel"), (height, width, channels), "uint8", "1", "", "vector", "image"
+    )
+    rows, columns, colours = np.meshgrid(*map(np.arange, spec.shape), indexing="ij")
+    images = [(3 * rows + 2 * columns + 20 * colours + 5 * k).astype(np.uint8)[None] for k in range(11)]
+    readings = [
+        Reading("eye", "camera", (spec,), np.arange(1), k, 0.01 * k, {"rgb": image}, {},
+                {"capture_tick": np.array([k]), "frame": np.array([k]), "valid": np.ones(1, bool)}, _dt=0.01)
+        for k, image in enumerate(images)
+    ]  # fmt: skip
+    assert write_lerobot(readings, tmp_path, dt=0.01, period=1, sensors=["eye"], video=True) == []
+    data = opened(tmp_path)
+    for k, image in enumerate(images[:10]):
+        error = 255.0 * data[k][EYE].numpy().transpose(1, 2, 0) - image[0, ..., :3]
+        assert error.shape == (height, width, 3) and np.sqrt(np.mean(error**2)) < 5.0
+
+
 def test_windows_of_time(run: Run) -> None:
     """Windows end at the ends of the episodes, in videos too."""
     deltas = [-0.05, 0.0, 0.1]

@@ -144,7 +144,7 @@ class VideoFiles:
         self._indices = {"chunk_index": self._file // self._chunk, "file_index": self._file % self._chunk}
         path = self._root / self._path.format(**self._indices)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._container = _av().open(str(path), "w", format="mp4", options={"movflags": "faststart"})
+        self._container = _av().open(str(path), "w", format="mp4")
         self._stream = self._container.add_stream("libx264", rate=self._fps, options=OPTIONS)
         _configured(self._stream.codec_context, *self._size)
         self._container.start_encoding()
