@@ -340,7 +340,8 @@ def test_frames_of_lerobot_are_the_messages_of_the_slowest_topic(
     ]
     path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast, *frames]), str(tmp_path / "set")
     assert main(["export", str(path), "--to", out, "--format", "lerobot"]) == 0
-    assert "not exported: poses of frames: tf/odom; add some with --sensor or --feature" in capsys.readouterr().out
+    left_out = "not exported: true states and poses of frames: tf/odom; add some with --sensor or --feature"
+    assert left_out in capsys.readouterr().out
     info = json.loads((tmp_path / "set/meta/info.json").read_text())
     assert (info["fps"], info["total_frames"]) == (30, 61)
     with sn.replay(path) as replay:

@@ -35,7 +35,7 @@ def record(path: Path, *, before: bool) -> dict[str, list[np.ndarray]]:
     rng = np.random.default_rng(0)
     kept: dict[str, list[np.ndarray]] = {name: [] for name in ("state", "action", "reward", "start", "task")}
     starts, task = np.ones(ENVS, bool), "no task"
-    with scene.record(path) as recorder:
+    with scene.record(path, states=True) as recorder:  # a policy does not see true states
         for step in range(STEPS):
             if step == 10:
                 recorder.mark("task", task := "go home")
@@ -75,7 +75,8 @@ def test_frames_are_what_the_policy_saw(before: bool, tmp_path: Path, capsys: py
     kept = record(tmp_path / "run.mcap", before=before)
     root = tmp_path / "set"
     assert main(["export", str(tmp_path / "run.mcap"), "--to", str(root), "--format", "lerobot"]) == 0
-    assert "not exported: the ground truth" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "not exported: the ground truth" in out and "true states and poses of frames: robot/imu.states" in out
     frames, episodes, info = read(root)
     assert info["fps"] == 50 and info["codebase_version"] == "v3.0" and info["total_frames"] == ENVS * STEPS
     names = info["features"]["observation.state"]["names"]

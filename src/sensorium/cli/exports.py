@@ -174,7 +174,7 @@ class Export:
         from sensorium.record.export.lerobot import ACTIONS, Vector, period_of
 
         about, is_bag = replay.description, replay.description.engine == "rosbag2"
-        given = self.sensor or tuple(name for name in about.sensors if name not in self._frames(replay))
+        given = self.sensor or tuple(name for name in about.sensors if name not in self._unasked(replay))
         names = [name for name in given if replay.counts[name]]
         rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
         slowest = min(rates, key=lambda name: rates[name], default="")
@@ -199,11 +199,14 @@ class Export:
             features=dict(map(Vector.parse, self.feature)), names=named, video=self.video,
         )  # fmt: skip
 
-    def _frames(self, replay: Replay) -> list[str]:
-        """Return the sensors with poses of frames that are not requested; a robot has many."""
+    def _unasked(self, replay: Replay) -> list[str]:
+        """Return the sensors with true states, or with poses of frames, of which a robot has many, if not requested."""
+        from sensorium.readings import STATES
+
         return [
             name for name, each in replay.description.sensors.items()
-            if each["kind"] == "tf_message" and not self.sensor and not any(name in text for text in self.feature)
+            if each["kind"] in ("tf_message", STATES) and not self.sensor
+            and not any(name in text for text in self.feature)
         ]  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:
@@ -221,8 +224,10 @@ class Export:
             found.append(f"the date: times count from {replay.start_ns} ns; --format tum, euroc and rosbag2 add it")
         if self.format == "lerobot":
             found.append("the ground truth, and the times at which values arrived")
-            if frames := self._frames(replay):
-                found.append(f"poses of frames: {listed(frames, 8)}; add some with --sensor or --feature")
+            if unasked := self._unasked(replay):
+                found.append(
+                    f"true states and poses of frames: {listed(unasked, 8)}; add some with --sensor or --feature"
+                )
         if self.format not in LOGGED:
             parts = [*replay.logs, *(["marks"] if replay.marks else [])]
             if parts:

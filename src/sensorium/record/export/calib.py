@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.readings import Array, Reading, SceneDescription
+from sensorium.readings import STATES, Array, Reading, SceneDescription
 from sensorium.record.archive import LONGEST
 from sensorium.record.calibration import Distortion, centred, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
@@ -243,7 +243,8 @@ def _write_extrinsics(
     path: Path, poses: SensorPoses, sensors: Mapping[str, MappedSensor], imus: Sequence[Frame]
 ) -> list[str]:
     """Write the poses of all sensor frames in the frame of a reference sensor, and return notes."""
-    frames = [(name, mount) for name, sensor in sensors.items() for mount in range(len(sensor.mounts) or 1)]
+    mounted = {name: sensor for name, sensor in sensors.items() if sensor.kind != STATES}
+    frames = [(name, mount) for name, sensor in mounted.items() for mount in range(len(sensor.mounts) or 1)]
     notes = [f"{_label(frame, sensors)}: it has no poses, so extrinsics.yaml omits it"
              for frame in frames if frame not in poses]  # fmt: skip
     left = [frame for frame in (*imus, *(each for each in frames if each not in imus)) if frame in poses]
