@@ -767,6 +767,29 @@ def test_taxels_share_the_solvers_force_whatever_the_mass() -> None:
     np.testing.assert_allclose(noisy.sum(axis=1), force.sum(axis=1), atol=1e-5)
 
 
+def test_the_solvers_force_is_that_of_the_target() -> None:
+    """Two cubes rest on a pad: the taxels read the weight of the selected one, or of both."""
+    cubes = [f"<body name='{name}' pos='{x} 0 .03'><freejoint/><geom name='{name}_geom' type='box' size='.02 .02 .02'"
+             f" mass='{mass}'/></body>" for name, x, mass in (("light", -0.03, 0.1), ("heavy", 0.03, 0.3))]  # fmt: skip
+    xml = f"<mujoco><worldbody><body name='pad'><geom type='box' size='.06 .04 .01'/></body>{''.join(cubes)}"
+    engine = sn.MujocoEngine(f"{xml}</worldbody></mujoco>")
+    grid = np.stack(
+        [*np.meshgrid(np.linspace(-0.05, 0.05, 21), np.linspace(-0.02, 0.02, 9)), np.full((9, 21), 0.01)], -1
+    )
+    both = sn.KinematicTactileSensorCfg(
+        name="both", body="pad", probe_local_pos=grid, probe_radius=1e-3, solver_force=True
+    )
+    cfgs = [both, *(both.replace(name=each, targets=each) for each in ("light", "heavy_geom"))]
+    scene = sn.Scene(engine, cfgs)
+    scene.step(substeps=1000)
+    weights = [float(scene[cfg].data.force.sum(dim=(1, 2))[0, 2]) for cfg in cfgs]
+    np.testing.assert_allclose(weights, np.array([-0.4, -0.1, -0.3]) * -9.81, rtol=1e-3)
+    with pytest.raises(sn.errors.ConfigError, match="one body or geom with solver_force"):
+        sn.Scene(engine, [both.replace(targets=".*")])
+    with pytest.raises(sn.errors.ConfigError, match="False with labels or exclude"):
+        both.replace(labels="cup")
+
+
 def test_contract_holds_for_the_solvers_force() -> None:
     def held(num_envs: int) -> sn.MujocoEngine:
         engine = sn.MujocoEngine(mujoco.MjSpec.from_string(HOLD), num_envs=num_envs)

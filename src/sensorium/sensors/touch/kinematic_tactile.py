@@ -121,7 +121,8 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
 
     solver_force: bool = False
     """Whether the taxels share the solver's net contact force and torque on the mount, a body or a geom, in proportion
-    to the normal forces of the model. Their sum is the solver's, friction included, whatever the stiffness is."""
+    to the normal forces of the model. Their sum is the solver's, friction included, whatever the stiffness is. With
+    `targets`, one body or geom, only the contacts with it count."""
 
     @model_validator(mode="after")
     def _one_kind_of_force(self) -> Any:
@@ -130,6 +131,8 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
         given = [name for name in ("surface_normals", "friction", "shear_stiffness") if getattr(self, name)]
         if given:
             raise bad(f"solver_force: False with {given[0]}", f"Omit {given[0]}, since the solver's force has its own.")
+        if self.labels or self.exclude:
+            raise bad("solver_force: False with labels or exclude", "Select one object with targets, or omit them.")
         if self.selector[0] not in TOUCHABLE[1]:
             raise bad(f"solver_force: {TOUCHABLE[0]} as mount, not {self.selector[0]}", "Name the body or the geom.")
         return self

@@ -15,9 +15,10 @@ from typing import Any
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.touchable import selected
+from sensorium.sensors.core.touchable import matched, selected
 from sensorium.sensors.touch.taxels import Skin
 from sensorium.spec import CONTACT_REPORT, Requirement, contact_array
 from sensorium.world.mount import Mounts, is_finite3, mount_pose
@@ -63,8 +64,21 @@ def _share(
 
 
 def net_report(cfg: Any, model: Named) -> Requirement:
-    """Return the report of the net contact force and torque on the mounts of a config."""
-    return CONTACT_REPORT(selected(cfg, model), None, ("found", "force", "torque", "pos"), "netforce")
+    """Return the report of the net contact force and torque on the mounts of a config, by its `targets` if it has any.
+
+    Raises:
+        ConfigError: `targets` selects several bodies or geoms.
+    """
+    other = None
+    if cfg.targets is not None:
+        try:
+            other = "body", *matched(cfg, "body", cfg.targets, "targets", model)
+        except ConfigError:
+            other = "geom", *matched(cfg, "geom", cfg.targets, "targets", model)
+        if len(other) != 2:
+            fix = "Name one, or omit it for the force of all contacts."
+            raise ConfigError.single(cfg.title, "targets", cfg.targets, "one body or geom with solver_force", fix)
+    return CONTACT_REPORT(selected(cfg, model), other, ("found", "force", "torque", "pos"), "netforce")
 
 
 def share_wrench(sensor: Sensor[Any, Any], skin: Any, side: float, force: Any, torque: Any) -> None:
