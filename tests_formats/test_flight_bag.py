@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +79,7 @@ def test_a_bag_is_small(bag: Path) -> None:
 
 def content(message: Any, other: Any, name: str) -> None:
     """Check that a message of rosbags and one of mcap-ros2-support are equal."""
-    for field in (each.name for each in dataclasses.fields(message) if each.name != "__msgtype__"):
+    for field in type(other).__slots__:
         a, b = getattr(message, field), getattr(other, field)
         if isinstance(a, np.ndarray):
             np.testing.assert_array_equal(a, np.frombuffer(b, a.dtype) if isinstance(b, bytes) else b, name)
