@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import RIG, number, unset
 from sensorium.cli.checks import check_device_name, check_envs, check_files
-from sensorium.cli.messages import busy
+from sensorium.cli.messages import busy, note
 from sensorium.demo import robots
 from sensorium.errors import UsageError
 from sensorium.jobs.drives import Drive, drive_of
@@ -147,7 +147,7 @@ class Run(Driven):
     ros2: bool = False
     """With --record: write standard ROS 2 messages too, one per environment and sample."""
     ros2_only: bool = False
-    """With --record: write ROS 2 messages and nothing else, as a bag."""
+    """With --record: write ROS 2 messages and nothing else, as a bag. --no-truth halves its size."""
     truth: bool = True
     """With --record: write true values and poses; --no-truth omits them."""
     states: bool = False
@@ -194,6 +194,8 @@ class Run(Driven):
             with recording(scene, self.record, envs, self.rig, options) as recorder:
                 completed = simulate(scene, control, every, ticks)
             finish(scene, recorder, self.out, presets, title)
+            for name, fields in recorder.unmapped.items() if self.ros2_only else ():
+                note(f"not recorded: {', '.join(fields)} of {name}, which no ROS 2 message holds")
             return INTERRUPTED if not completed else 1 if recorder.failed else 0
         collected = NpzRecorder()
         completed = simulate(scene, control, every, ticks, collected)

@@ -174,7 +174,8 @@ class RemoteSensor:
                 pass  # the loop is on this thread: the server sends the sample here
             found = got.get(timeout=max(0.0, end_time - time.monotonic()))
         except Empty:
-            text = f"sensor {self.name!r} sent no sample within {timeout:g} s. Does the simulation run?"
+            text = f"sensor {self.name!r} sent no sample within {timeout:g} s. "
+            text += "Does the simulation run?" if self._client.is_connected else "The server does not answer."
             raise TimeoutError(text) from None
         finally:
             subscription.stop()

@@ -530,6 +530,11 @@ class Recorder:
             self._arrangement = scene.arrangement
         return self._followed
 
+    @property
+    def unmapped(self) -> Mapping[str, tuple[str, ...]]:
+        """Sensor -> names of its fields that no ROS 2 message holds; empty without ROS 2 messages."""
+        return {} if self._ros2 is None else self._ros2.unmapped
+
     def _has_moved(self) -> bool:
         """Return whether a sensor has another place on its body: after a reset, or if a camera was moved."""
         offsets = [each.pose_offset for each in self._followed.values() if each.pose_offset is not None]

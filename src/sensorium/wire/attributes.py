@@ -190,8 +190,10 @@ class Attribute:
                 raise
         if self.type == "string" and isinstance(value, bool | int | float):
             return text_of(value)
+        if self.type == "number" and isinstance(value, str):
+            return float(value)
         if self.type == "array" and isinstance(value, str):
-            value = value.strip("[]()").replace(",", " ").split()
+            value = [float(each) for each in value.strip("[]()").replace(",", " ").split()]
         from sensorium.wire.keywords import TYPES, convert
 
         return convert(value, TYPES[self.type], strict=False)

@@ -67,7 +67,12 @@ def sign_in(edge: wp.vec3, us: wp.vec2, vs: wp.vec2) -> int:
     """Return the sign of an edge's function in a rectangle of pixels: 1 or 2, or 0 if it changes there."""
     low = wp.min(edge[0] * us[0], edge[0] * us[1]) + (wp.min(edge[1] * vs[0], edge[1] * vs[1]) + edge[2])
     high = wp.max(edge[0] * us[0], edge[0] * us[1]) + (wp.max(edge[1] * vs[0], edge[1] * vs[1]) + edge[2])
-    return wp.where(low > 0.0, 1, wp.where(high < 0.0, 2, 0))
+    sign = int(0)
+    if low > 0.0:
+        sign = int(1)
+    if high < 0.0:
+        sign = int(2)
+    return sign
 
 
 @kernel

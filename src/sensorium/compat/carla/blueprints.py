@@ -60,9 +60,13 @@ class Variant:
         """Return the definition of the variant, from that of the kind."""
         own = self.attributes
         left_out = {*self.hidden, *self.names, *(each.id for each in own)}
-        attributes = (*own, *(each for each in definition if each.id not in left_out))
+        attributes = list(own)
+        for each in definition:
+            if each.id in self.defaults:  # shown as it is
+                each = replace(each, schema={**each.schema, "default": self.defaults[each.id]})
+            attributes += [each] * (each.id not in left_out)
         doc = self.doc or definition.doc
-        return replace(definition, id=self.id, attributes=attributes, doc=doc, tags=(), kind="")
+        return replace(definition, id=self.id, attributes=tuple(attributes), doc=doc, tags=(), kind="")
 
     def fields(self, values: Mapping[str, Any], title: str) -> dict[str, Any]:
         """Return the fields of the config from the chosen values.

@@ -32,6 +32,8 @@ _QOS = """\
   avoid_ros_namespace_conventions: false
 """
 IDENTITY = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+_ROUNDING_NS = 1000
+"""Largest rounding of an offset in float32, ns."""
 _OPTICAL_XYZW = (-0.5, 0.5, -0.5, 0.5)
 """Rotation from a camera's frame (x forward, z up) to its optical frame (z forward, y down)."""
 
@@ -382,7 +384,9 @@ class _SensorMessages:
         new = valid if self._owner._keeps_all else self._arrivals[branch].new(ticks, frames, valid)
         true = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
         seconds = stack.about["stamp"][:, rows] if is_measured else true
-        start = self._owner._start_ns
+        start, offsets = self._owner._start_ns, (stack.measured if is_measured else stack.truth).get("time_offset")
+        if offsets is not None and stack.offsets is None:  # scans that began before the time 0 have no stamp in ROS
+            new = new & (start + nanoseconds(seconds + float(offsets.min())) >= -_ROUNDING_NS)
         stamps, true_stamps = (  # ROS accepts no negative times
             np.maximum(start + nanoseconds(each[new]), 0) for each in (seconds, true)
         )

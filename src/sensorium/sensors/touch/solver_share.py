@@ -71,13 +71,16 @@ def net_report(cfg: Any, model: Named) -> Requirement:
     """
     other = None
     if cfg.targets is not None:
+        kind = "body"
         try:
-            other = "body", *matched(cfg, "body", cfg.targets, "targets", model)
+            found = matched(cfg, kind, cfg.targets, "targets", model)
         except ConfigError:
-            other = "geom", *matched(cfg, "geom", cfg.targets, "targets", model)
-        if len(other) != 2:
+            kind = "geom"
+            found = matched(cfg, kind, cfg.targets, "targets", model)
+        if len(found) != 1:
             fix = "Name one, or omit it for the force of all contacts."
             raise ConfigError.single(cfg.title, "targets", cfg.targets, "one body or geom with solver_force", fix)
+        other = kind, found[0]
     return CONTACT_REPORT(selected(cfg, model), other, ("found", "force", "torque", "pos"), "netforce")
 
 
