@@ -599,6 +599,10 @@ def _three(values: Iterable[Any]) -> tuple[float, float, float]:
     return x, y, z
 
 
+_ITEMS = {"points": (3,), "lines": (2, 3), "arrows": (2, 3), "frames": (7,)}
+"""Kind of a `DebugShape` -> shape of an item."""
+
+
 @dataclass(frozen=True, slots=True)
 class DebugShape:
     """One simple shape for a viewer, in world coordinates (m).
@@ -606,7 +610,7 @@ class DebugShape:
     Attributes:
         kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
             [n, 7], wxyz).
-        data: coordinates, one environment after the other.
+        data: coordinates, one environment after the other; a tensor is converted.
         color: red, green, blue in [0, 1].
         counts: number of points, lines, arrows or frames of each environment; None if all have the same number.
         colors: red, green, blue of each item, float32 [n, 3]; None if all have `color`.
@@ -620,6 +624,13 @@ class DebugShape:
     counts: Sequence[int] | None = None
     colors: Array | None = None
     size: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _ITEMS:
+            raise UnknownNameError("kind of a DebugShape", self.kind, _ITEMS)
+        for name in ("data", "colors"):
+            if hasattr(value := getattr(self, name), "detach"):  # a tensor, as hooks have them
+                object.__setattr__(self, name, value.detach().cpu().numpy())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the shape as numbers and bytes."""
@@ -645,7 +656,7 @@ class DebugShape:
     @property
     def items(self) -> Array:
         """Coordinates of all items: points [n, 3], frames [n, 7], lines and arrows [n, 2, 3]."""
-        return self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))
+        return self.data.reshape(-1, *_ITEMS[self.kind])
 
     def _rows(self, env: int, num_envs: int) -> slice:
         counts = [len(self.items) // num_envs] * num_envs if self.counts is None else list(self.counts)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 import pytest
+import torch
 import viser
 import zstandard
 from browser import wait_until
@@ -306,6 +307,10 @@ def test_shapes_of_plugins_reach_clients() -> None:
         np.testing.assert_allclose(shape.items, [[1.0, 0.0, 3.0]])
         assert (shape.kind, shape.color, shape.size, shape.colors) == ("points", (0.0, 1.0, 0.0), 0.5, None)
         Beacon.fails = True
-        with pytest.raises(sn.StreamError, match="debug_draw of 'beacon': ZeroDivisionError"):
+        with pytest.raises(sn.StreamError, match=r"sensor 'beacon' \(Beacon\): debug_draw failed. ZeroDivisionError"):
             client.drawings(1)
         Beacon.fails = False
+    tensors = DebugShape("points", torch.ones(2, 3, requires_grad=True), colors=torch.zeros(2, 3)).to_dict()
+    assert tensors == DebugShape("points", np.ones((2, 3)), colors=np.zeros((2, 3))).to_dict()
+    with pytest.raises(sn.errors.UnknownNameError, match=r"'line'\. Did you mean 'lines'"):
+        DebugShape("line", np.zeros((1, 3)))

@@ -146,10 +146,7 @@ class Commands:
             if (rows := sensor.mounts_on_bodies(env)) is not None:
                 mounts[name] = rows.astype("<f4").tobytes()
             if sensor.debug_vis and sensor.draws_own_shapes:
-                try:
-                    shapes[name] = [shape.only(env, scene.num_envs).to_dict() for shape in sensor.drawings()]
-                except Exception as error:
-                    raise StreamError(f"debug_draw of {name!r}: {type(error).__name__}: {error}") from error
+                shapes[name] = [shape.only(env, scene.num_envs).to_dict() for shape in sensor.drawings()]
         drawn = [name for name, sensor in scene.sensors_in_use.items() if sensor.debug_vis]
         return {"drawn": drawn, "shapes": shapes, "mounts": mounts}
 
