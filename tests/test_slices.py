@@ -105,7 +105,7 @@ def test_slices_of_a_trajectory(tmp_path: Path) -> None:
 def test_slices_of_a_served_robot(model: Path, name: str) -> None:
     def run(envs: int, first: int) -> Values:
         command = Serve(str(model) if name == "model" else name, envs=envs, first_env=first, control="random")
-        scene, _ = command._scene([sn.ImuCfg(name="imu", bodies=".*")], [])
+        scene, _ = command._scene(command._run, None, [sn.ImuCfg(name="imu", bodies=".*")], [])
         controls, substeps = command._control(scene)
         found = seen(scene)
         assert controls is not None

@@ -238,7 +238,7 @@ def test_exposures_longer_than_the_period_are_rejected() -> None:
 
 
 def test_stages_of_colors_need_colors() -> None:
-    with pytest.raises(sn.ConfigError, match="no distance and no color is in data_types"):
+    with pytest.raises(sn.ConfigError, match="no distance and no linear_rgb is in data_types"):
         bars(stages=(sn.stages.ImageSensor(),), data_types=("normals",))
     with pytest.raises(sn.ConfigError, match="at most one ImageSensor"):
         bars(stages=(sn.stages.ImageSensor(), sn.stages.ImageSensor()))

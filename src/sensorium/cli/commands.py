@@ -343,7 +343,7 @@ class Run(Driven):
                     option = f"--{name.replace('_', '-')}"
                     raise UsageError.of(option, given, f"{option} only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
-                fix = "Give for example robot.xml, or --trajectory path.tum. See --help."
+                fix = "Give for example robot.xml, or --trajectory path.tum. See sensorium run --help."
                 raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}

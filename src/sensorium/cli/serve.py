@@ -215,6 +215,9 @@ class Serve(Driven):
         if self.replay is not None and (self.model or self.trajectory):
             given = f"{self.model or self.trajectory} --replay {self.replay}"
             raise UsageError.of("MODEL, --replay", given, "either a model or a recording", "Omit one of them.")
+        if self.replay is None and not self.model and not self.trajectory:
+            fix = "Use for example: sensorium serve demo"
+            raise UsageError.of("MODEL, --trajectory, --replay", "", "a model, a trajectory or a recording", fix)
         if self.replay is not None:
             for option in ("rig", "control", "lockstep", "reserve", "first_env", *self.path):
                 if value := getattr(self, option):

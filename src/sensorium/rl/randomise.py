@@ -95,7 +95,7 @@ class Randomisation:
         sensor, knob = sensor_in(self._scene, name)
         before = sensor.get(knob)[:1]
         for bound in distribution.bounds:
-            values = torch.as_tensor(bound, dtype=torch.float32).expand(prod(self._shapes[name]))
+            values = torch.as_tensor(bound, dtype=torch.float32, device=before.device).expand(prod(self._shapes[name]))
             sensor.set(knob, values.reshape(before.shape).to(before), [0])
         sensor.set(knob, before, [0])
 

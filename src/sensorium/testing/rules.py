@@ -388,7 +388,7 @@ class Rules(Trial):
             return before, {name: view.clone() for name, view in memory.items()}
 
         _, whole = written(compute.all_envs, 1)
-        compute.reset_envs.copy_(torch.tensor([0, 0, 1, 0]))
+        compute.reset_envs.copy_(torch.tensor([0, 0, 1, 0], device=compute.reset_envs.device))
         before, after = written(compute.reset_envs, 4)
         compute.reset_envs.zero_()
         rule = "a kernel writes the envs of its rows, and no others"
