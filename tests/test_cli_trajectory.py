@@ -212,7 +212,7 @@ def test_serve_stops_and_view_waits_at_the_end_of_a_trajectory(
     ("args", "parts"),
     [
         (("view",), ["MODEL, --trajectory: got None"]),
-        (("serve",), ["MODEL, --trajectory: got None"]),
+        (("serve",), ["MODEL, --trajectory, --replay: got ''", "expected a model, a trajectory or a recording"]),
         (("view", "run.mcap", "--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
         (("view", "demo", "--trajectory", "car"), ["MODEL: got 'demo', expected no value with --trajectory"]),
         (("serve", "demo", "--trajectory", "car"), ["MODEL: got 'demo', expected no value with --trajectory"]),

@@ -49,6 +49,7 @@ class MujocoEngine(OwnedModelEngine):
         num_envs: number of environments.
         device: torch device of the derived arrays; the physics runs on the CPU.
         fresh: whether to bring derived state up to the current tick on read; False leaves it one tick old, at no cost.
+            Behind position servos, only the forces and accelerations of False integrate to the motion.
         threads: number of CPU threads; None for all that torch uses. Results do not depend on it.
         keyframe: name or index of the keyframe with the initial state and the state after a reset; None for the model's
             default state.
