@@ -100,7 +100,7 @@ def test_two_readers_decode_every_message(bag: Path) -> None:
         for schema, channel, message, decoded in reader.iter_decoded_messages():
             content(store.deserialize_cdr(message.data, schema.name), decoded, channel.topic)
             counts[channel.topic] += 1
-    assert set(counts) == {*RATES, "/tf", "/tf_static", "/clock"}
+    assert set(counts) == {*RATES, "/tf_static", "/clock"}  # without truth, no frame moves
     for topic, rate in RATES.items():
         assert counts[topic] in (rate * SECONDS, rate * SECONDS + 1), topic
 
