@@ -179,6 +179,17 @@ def test_one_path_serves_several_environments_and_bodies_have_names() -> None:
     np.testing.assert_allclose((engine.body_pos_w[:, 1] - engine.body_pos_w[:, 0]).numpy(), 5.0, atol=1e-6)
 
 
+def test_a_world_without_a_magnetic_field_says_how_to_give_one() -> None:
+    """The advice works: a field of the sensor, fewer fields, or a field of the engine."""
+    engine = sn.TrajectoryEngine(figure_eight(1.0), 0.001)
+    device = sn.preset("adis16448", body="body")
+    with pytest.raises(sn.UnsupportedError, match=r"Give the sensor magnetic_field=.* or fields without mag_b, or the"):
+        sn.Scene(engine, [device])
+    sn.Scene(engine, [device.replace(magnetic_field=(0.2, 0.0, -0.4))])
+    sn.Scene(engine, [sn.preset("adis16448", body="body", fields=("ang_vel_b", "lin_acc_b"))])
+    sn.Scene(sn.TrajectoryEngine(figure_eight(1.0), 0.001, magnetic=(0.2, 0.0, -0.4)), [device])
+
+
 def test_a_step_beyond_the_end_raises_and_changes_nothing() -> None:
     scene = sn.Scene(sn.TrajectoryEngine([figure_eight(1.0), figure_eight(0.5)], 0.01), [sn.ImuCfg(body="body")])
     engine: Any = scene.engine

@@ -1,4 +1,4 @@
-"""True states of sensors, recorded as readings of their own: biases, random walks, delays and velocities.
+"""True states of sensors as readings: biases, random walks, delays and velocities, for recordings.
 
 The states of the sensor NAME are the readings of NAME.states, of the kind ``"sensor_states"``, one per capture. Their
 fields, where the sensor has them, in the units of the sensor's fields:

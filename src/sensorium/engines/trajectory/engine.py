@@ -21,6 +21,7 @@ from sensorium.errors import ArgumentError, ScheduleError
 from sensorium.geometry.appearance import Lighting
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.spline import spline_at, spline_row, turning
+from sensorium.spec import MAGNETIC, Requirement
 
 Source = Trajectory | str | Path | tuple[ArrayLike, ArrayLike, ArrayLike]
 """A trajectory, the path of a TUM file or of an EuRoC CSV file, or arrays `(times, pos, quat wxyz)`."""
@@ -213,6 +214,16 @@ class TrajectoryEngine(TensorEngine):
     def ticks_left(self) -> int:
         """Number of ticks until the first environment reaches the end of a trajectory."""
         return self._last - self.tick
+
+    def supports(self, requirement: Requirement) -> str | None:
+        """Return None if the engine provides a requirement, otherwise the reason and the fix."""
+        reason = super().supports(requirement)
+        if reason is None or requirement != MAGNETIC:
+            return reason
+        return (
+            "its world has no magnetic field. Give the sensor magnetic_field=(x, y, z) or fields without mag_b, or the "
+            "engine magnetic=(x, y, z)."
+        )
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
         super()._make_arrays(quat_order, parts)
