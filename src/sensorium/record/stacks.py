@@ -72,8 +72,9 @@ class Stack:
                 for name in values[0]
             }
 
-        poses = [reading.pose for reading in readings if reading.pose is not None]
-        offsets = [reading.offsets for reading in readings if reading.offsets is not None]
+        poses = [pose for reading in readings if (pose := reading.pose) is not None]
+        offsets = [each for reading in readings if (each := reading.offsets) is not None]
+        metas = [reading.meta for reading in readings]
         return cls(
             first.name,
             first.specs,
@@ -82,7 +83,7 @@ class Stack:
             np.array([reading.time for reading in readings]),
             joined([reading.measured for reading in readings]),
             joined([reading.truth for reading in readings]),
-            {name: np.stack([reading.meta[name] for reading in readings]) for name in ABOUT},
+            {name: np.stack([meta[name] for meta in metas]) for name in ABOUT},
             np.stack(poses) if len(poses) == len(readings) else None,
             one_after_the_other(np.stack(offsets)) if offsets else None,
         )
