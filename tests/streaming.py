@@ -182,6 +182,11 @@ def running(server: sn.Server, *, step: bool = False, hz: float = 200.0) -> Iter
         raise failed[0]
 
 
+def connect(address: str, **options: Any) -> sn.Client:
+    """Connect a client that waits long for the server, which may share its core with other work."""
+    return sn.connect(address, **{"timeout": PATIENCE, **options})
+
+
 @contextlib.contextmanager
 def serving(
     address: str = "tcp://127.0.0.1:0", *, step: bool = False, world: Mapping[str, Any] | None = None, **options: Any
@@ -349,5 +354,6 @@ ROLES: dict[str, Callable[..., None]] = {"server": _be_server, "client": _be_cli
 """What a child of the nursery does, by the first argument of `Nursery.start`."""
 
 __all__ = [
-    "DT", "PATIENCE", "Child", "Nursery", "Peer", "Program", "build", "digest", "held", "running", "serving", "until",
+    "DT", "PATIENCE", "Child", "Nursery", "Peer", "Program", "build", "connect", "digest", "held", "running", "serving",
+    "until",
 ]  # fmt: skip

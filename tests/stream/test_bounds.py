@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from streaming import PATIENCE, build, running
+from streaming import build, connect, running
 from test_server import Listener
 
 import sensorium as sn
@@ -29,7 +29,7 @@ def world() -> sn.Scene:
 def serving(world: sn.Scene, **options: Any) -> Iterator[tuple[sn.Server, sn.Client]]:
     """Serve a scene, and connect a client to it."""
     with sn.serve(world, "tcp://127.0.0.1:0", **options) as server, running(server):
-        with sn.connect(server.address, timeout=PATIENCE) as client:
+        with connect(server.address) as client:
             yield server, client
 
 

@@ -28,7 +28,7 @@ def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
     gc.collect()
     if transport == "in-process":
         scene = build(columns=0)
-        with scene.local_client() as other:  # created once per process and kept
+        with scene.local_client(timeout=PATIENCE) as other:  # created once per process and kept
             other.spawn("sensor.other.test_ticker", attach_to="body").listen(lambda data: None)
             other.step()
         before = held()

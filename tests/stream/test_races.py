@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
 from sensorium.client import link
@@ -86,7 +86,7 @@ def test_repeated_welcome_starts_everything_once(monkeypatch: pytest.MonkeyPatch
         again: list[Any] = []
         monkeypatch.setattr(server._access, "_welcome", slow_welcome)
         monkeypatch.setattr(server._access, "_handle_message", count)
-        with sn.connect(server.address) as client:
+        with connect(server.address) as client:
             got: list[int] = []
             client.sensors["gauge"].listen(lambda data: got.append(data.frame), policy="lossless")
             frames = [client.step() for _ in range(20)]
@@ -129,7 +129,7 @@ def test_messages_of_a_broken_connection_give_no_credit_to_the_next() -> None:
 
 def test_subscription_started_before_the_catalogue_is_not_duplicated() -> None:
     """A listener starts between the answer to the greeting and the catalogue: the server has a single subscription."""
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, connect(server.address) as client:
         client.sensors["gauge"].listen(lambda data: None, policy="lossless")
         until(lambda: server.counts.subscriptions == 1)
         server._table.send_to_all(server._access._catalogue())  # as if the first had arrived only now
@@ -143,7 +143,7 @@ def test_frame_is_complete_after_the_last_worker_without_polling() -> None:
     Later.gate.clear()
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         server.spawn("sensor.other.test_later", name="later")
-        with sn.connect(server.address) as client, sn.client.FrameSync(client, ["later", "gauge"]) as sync:
+        with connect(server.address) as client, sn.client.FrameSync(client, ["later", "gauge"]) as sync:
             until(lambda: server.counts.subscriptions == 2 and server._access.new_frame_listeners)
             server.poll()
             server.scene.step()
@@ -158,7 +158,7 @@ def test_frame_is_complete_after_the_last_worker_without_polling() -> None:
 def test_sensor_failing_as_its_client_leaves_is_removed_once() -> None:
     """The loop continues, and a sensor that has taken over the name stays."""
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
-        client = sn.connect(server.address)
+        client = connect(server.address)
         with running(server):
             client.spawn("sensor.other.test_failing", name="weak")
         client.close()
@@ -176,7 +176,7 @@ def test_sensor_failing_as_its_client_leaves_is_removed_once() -> None:
 
 def test_connection_survives_warnings_as_errors() -> None:
     """A note of the server is stored in `notes`, and all data that the client keeps arrive."""
-    with serving(lockstep=True, world={"columns": 8192}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 8192}) as server, connect(server.address) as client:
         kept: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("error", SensoriumWarning)
@@ -197,7 +197,7 @@ def test_the_server_closes_while_clients_are_busy() -> None:
     for _ in range(10):
         server = sn.serve(build(columns=8192), "tcp://127.0.0.1:0", lockstep=True)
         with running(server):
-            clients = [sn.connect(server.address), sn.connect(server.address)]
+            clients = [connect(server.address), connect(server.address)]
             for client in clients:
                 client.sensors["sheet"].listen(kept.append, policy="lossless")
                 clients[0].step()

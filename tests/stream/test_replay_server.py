@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import until
+from streaming import connect, until
 
 import sensorium as sn
 from sensorium.errors import ScheduleError, StreamError
@@ -48,7 +48,7 @@ def listening(scene: Any, envs: Any) -> Iterator[tuple[sn.Server, dict[str, list
     """Serve a scene, and collect what a lossless listener gets from each sensor."""
     with sn.serve(scene, "tcp://127.0.0.1:0") as server:
         found: dict[str, list[Any]] = {}
-        with sn.connect(server.address) as client:
+        with connect(server.address) as client:
             names = [name for name in client.streams if name in ("imu", "slow", "events", "bumps")]
             for name in names:
                 found[name] = []

@@ -240,7 +240,7 @@ def test_snapshots_never_change() -> None:
 
 def test_frames_are_complete_for_listeners_of_some_environments() -> None:
     """Beside a listener of all environments, a listener of some does not wait for data that only the other gets."""
-    with build(columns=0).local_client() as client:
+    with build(columns=0).local_client(timeout=PATIENCE) as client:
         sensor = client.spawn("sensor.other.test_in_turn")
         sensor.listen(lambda data: None)
         with sn.client.FrameSync(client, [sensor.name, "gauge"], envs=slice(1, 2)) as sync:
