@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from streaming import DT, PATIENCE, Peer, build, connect, running, serving, until
+from streaming import DT, PATIENCE, Peer, Relay, build, connect, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
@@ -186,7 +186,7 @@ def test_too_many_pending_requests_disconnect_only_that_client() -> None:
 def test_pending_requests_fail_with_a_reason_when_the_server_ends() -> None:
     """Requests fail at once, not at the time-out."""
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
-    with connect(server.address) as client:
+    with Relay(server.address) as relay, connect(relay.address) as client:
         failed: list[BaseException] = []
 
         def ask() -> None:
@@ -197,7 +197,7 @@ def test_pending_requests_fail_with_a_reason_when_the_server_ends() -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        until(lambda: server._access.commands)
+        until(lambda: any(isinstance(each, msg.Reset) for each in relay.asked))
         server.close("the lights went out")
         thread.join(PATIENCE / 2)
         assert failed and "the lights went out" in str(failed[0])

@@ -49,6 +49,7 @@ class Worker(sn.StreamedSensor):
 
 
 def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report is a warning on the thread of the connection, which continues although warnings are errors here."""
     monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, connect(server.address) as client, connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")

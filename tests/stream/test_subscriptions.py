@@ -90,10 +90,15 @@ def bursts() -> Iterator[tuple[sn.Server, sn.Client]]:
 @pytest.mark.parametrize("kind", ["test_counter", "test_event_counter"])
 @pytest.mark.parametrize("policy", ["latest", "lossless"])
 def test_exception_in_deserialize_drops_only_that_message(
-    lockstep: tuple[sn.Server, sn.Client], policy: Any, kind: str
+    lockstep: tuple[sn.Server, sn.Client], policy: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The listener gets all other messages, in bundles too; its credits return, and the report blames no listener."""
-    server, client = lockstep
+    """The listener gets all other messages, in bundles too; its credits return, and the report blames no listener.
+
+    Of nine unreadable messages, more than may be in transit, no credit is missing.
+    """
+    monkeypatch.setattr(subscriptions, "WINDOW_SMALL", 4)
+    monkeypatch.setattr(subscriptions, "WINDOW_LATEST", 4)
+    _, client = lockstep
     sensor = client.spawn(f"sensor.other.{kind}", name="counter")
     got: list[int] = []
     sensor.listen(lambda data: got.append(int(data[0])), policy=policy)
@@ -105,8 +110,6 @@ def test_exception_in_deserialize_drops_only_that_message(
     if policy == "lossless" or kind == "test_event_counter":
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
-    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    until(lambda: subscription.sent == 0, "all credits")
     errors = client.errors
     assert errors
     for error in errors:
@@ -449,7 +452,7 @@ def test_slow_latest_listener_gets_the_newest_sample(
     bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After 300 samples during its work, more than may be in transit, the listener gets the last sample next."""
-    server, client = bursts
+    _, client = bursts
     gate, got = threading.Event(), list[int]()
 
     def take(data: Any) -> None:
@@ -462,9 +465,8 @@ def test_slow_latest_listener_gets_the_newest_sample(
     monkeypatch.setattr(subscriptions, "PROMPT", -1.0)  # however fast the samples come, they have waited too long
     for _ in range(3):
         last = client.step(substeps=200)
-    (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    waiting = sensor._subscription._queue.items
-    until(lambda: len(waiting) == 1 and not subscription.waiting and subscription.sent <= 2)
+    for _ in range(4):
+        client.reset([])  # its answer comes after the data for which the client has returned credits
     before = len(got)
     gate.set()
     until(lambda: got[-1] == last)
@@ -486,10 +488,7 @@ def test_latest_listener_skips_samples_that_waited_too_long(
     sensor = client.sensors["gauge"]
     sensor.listen(take)
     until(lambda: got, "the greeting")
-    last = client.step(substeps=20)
-    waiting = sensor._subscription._queue.items
-    until(lambda: waiting and waiting[-1].header.frame == last)
-    assert len(waiting) > 2
+    last = client.step(substeps=20)  # its answer comes after its data
     monkeypatch.setattr(subscriptions, "PROMPT", -1.0)
     gate.set()
     until(lambda: got[-1] == last)
