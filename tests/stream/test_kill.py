@@ -150,7 +150,7 @@ def test_client_suspended_beyond_the_lease_reconnects(nursery: Nursery) -> None:
     """The server forgets the client, and the others continue; once resumed, the client connects and listens again."""
     import signal
 
-    with serving(step=True, world={"columns": 0}, lease=2.0) as server:
+    with serving(step=True, world={"columns": 0}, lease=0.5) as server:
         listen = {"gauge": {"policy": "lossless"}}
         with nursery.start("client", address=server.address, listen=listen, spawn=True, hold=0) as client:
             until(lambda: server.clients == 1)
