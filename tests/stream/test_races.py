@@ -78,7 +78,7 @@ def test_repeated_welcome_starts_everything_once() -> None:
             until(lambda: sum(isinstance(each, msg.Catalogue) for each in relay.answered) > 1, "the second answer")
             frames = [client.step() for _ in range(20)]
             until(lambda: got and got[-1] == frames[-1])
-            assert server.counts.subscriptions == 1
+            assert sum(isinstance(each, msg.Subscribe) for each in relay.asked) == server.counts.subscriptions == 1
             assert got[-20:] == frames and got == sorted(set(got))
 
 
