@@ -159,8 +159,9 @@ def test_listener_that_never_reads_is_named_and_ended_without_blocking_others() 
             assert server.counts.subscriptions == 1
 
 
-def test_client_stop_releases_a_waiting_step() -> None:
-    """A client that returns no credits says goodbye. The step, which would wait for it, continues."""
+@pytest.mark.parametrize("last", [msg.Unsubscribe(1), msg.Bye()])
+def test_client_stop_releases_a_waiting_step(last: msg.ToServer) -> None:
+    """A client that returns no credits unsubscribes or says goodbye. The step, which would wait for it, continues."""
     with serving(lockstep=True, patience=PATIENCE, world={"columns": 8192}) as server:
         with Peer(server.address) as slow, connect(server.address) as quick:
             slow.answer(msg.Welcome)
@@ -174,8 +175,8 @@ def test_client_stop_releases_a_waiting_step() -> None:
 
             thread = threading.Thread(target=run)
             thread.start()
-            until(lambda: steps)
-            slow.send(msg.Bye())
+            until(lambda: server.frame >= 2)  # one message is in transit and one is queued: this frame waits
+            slow.send(last)
             thread.join(PATIENCE / 2)
             assert len(steps) == 12
 
