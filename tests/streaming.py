@@ -182,6 +182,11 @@ def running(server: sn.Server, *, step: bool = False, hz: float = 200.0) -> Iter
         raise failed[0]
 
 
+def connect(address: str, **options: Any) -> sn.Client:
+    """Connect a client that waits long for the server, which may share its core with other work."""
+    return sn.connect(address, **{"timeout": PATIENCE, **options})
+
+
 @contextlib.contextmanager
 def serving(
     address: str = "tcp://127.0.0.1:0", *, step: bool = False, world: Mapping[str, Any] | None = None, **options: Any
@@ -231,6 +236,61 @@ class Peer:
                 self._arrived += [msg.decode_at_client(each.content) for each in records if each.kind == CONTROL]
             if isinstance(message := self._arrived.popleft(), kind):
                 return message
+
+
+class Relay:
+    """Carries the messages between one client and a server, and notes them.
+
+    Args:
+        address: address of the server.
+        may_answer: function that returns whether the next message of the server may pass; None for always.
+    """
+
+    def __init__(self, address: str, may_answer: Callable[[Relay], bool] | None = None) -> None:
+        self._context = zmq.Context()
+        self._front, self._back = self._context.socket(zmq.ROUTER), self._context.socket(zmq.DEALER)
+        self.address = f"tcp://127.0.0.1:{self._front.bind_to_random_port('tcp://127.0.0.1')}"
+        self._back.connect(address)
+        self._may_answer = may_answer or (lambda relay: True)
+        self.asked: list[msg.ToServer] = []
+        """Control messages of the client."""
+        self.received: list[msg.ToClient] = []
+        """Control messages of the server."""
+        self.answered: list[msg.ToClient] = []
+        """Those that the client was sent."""
+        self.held: deque[list[bytes]] = deque()
+        """Messages of the server that wait."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(PATIENCE)
+        self._context.destroy(linger=0)
+
+    def _run(self) -> None:
+        route = b""
+        while not self._ended.is_set():
+            if self._front.poll(1):
+                route, *parts = self._front.recv_multipart()
+                self.asked += self._control(parts, msg.decode_at_server)
+                self._back.send_multipart(parts)
+            while self._back.poll(0):
+                self.held.append(self._back.recv_multipart())
+                self.received += self._control(self.held[-1], msg.decode_at_client)
+            while self.held and self._may_answer(self):
+                parts = self.held.popleft()
+                self.answered += self._control(parts, msg.decode_at_client)
+                self._front.send_multipart([route, *parts])
+
+    @staticmethod
+    def _control(parts: list[bytes], decode: Callable[[Any], Any]) -> list[Any]:
+        records = unpack([memoryview(part) for part in parts])
+        return [decode(each.content) for each in records if each.kind == CONTROL]
 
 
 def digest(array: Any) -> str:
@@ -349,5 +409,6 @@ ROLES: dict[str, Callable[..., None]] = {"server": _be_server, "client": _be_cli
 """What a child of the nursery does, by the first argument of `Nursery.start`."""
 
 __all__ = [
-    "DT", "PATIENCE", "Child", "Nursery", "Peer", "Program", "build", "digest", "held", "running", "serving", "until",
+    "DT", "PATIENCE", "Child", "Nursery", "Peer", "Program", "Relay", "build", "connect", "digest", "held", "running",
+    "serving", "until",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nursery import until
+from nursery import PATIENCE, until
 from rosbags.typesys import Stores, get_typestore
 from websockets.sync.client import connect
 
@@ -128,7 +128,7 @@ def nanoseconds(publisher: Publisher) -> list[int]:
 
 
 def test_node_publishes_readings_time_and_frames(scene: sn.Scene, nodes: list[Node]) -> None:
-    with local_client(scene) as client, Ros2Node(client, "robot", env=1) as bridge:
+    with local_client(scene, timeout=PATIENCE) as client, Ros2Node(client, "robot", env=1) as bridge:
         (node,) = nodes
         assert node.name == "robot"
         assert bridge.skipped == {"/env_0001/state/odometry": "nav_msgs/msg/Odometry: No module named 'nav_msgs'"}
@@ -156,7 +156,7 @@ def test_node_publishes_readings_time_and_frames(scene: sn.Scene, nodes: list[No
 def test_commands_become_controls_of_their_environment(
     scene: sn.Scene, nodes: list[Node], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with local_client(scene, lockstep=False) as client, Ros2Node(client, sensors=["imu"]):
+    with local_client(scene, lockstep=False, timeout=PATIENCE) as client, Ros2Node(client, sensors=["imu"]):
         (node,), engine = nodes, scene.engine
         assert isinstance(engine, sn.MujocoEngine)
         node.subscriptions["/env_0001/cmd"](SimpleNamespace(data=[0.5]))
@@ -184,7 +184,7 @@ def test_command_publishes_a_served_simulation(
 
 def test_node_without_ros_2_says_what_is_missing(scene: sn.Scene) -> None:
     with (
-        local_client(scene) as client,
+        local_client(scene, timeout=PATIENCE) as client,
         pytest.raises(sn.errors.MissingDependencyError, match="needs rclpy, which is part of ROS 2"),
     ):
         Ros2Node(client)
@@ -225,7 +225,7 @@ class App:
 
 
 def test_app_shows_images_transforms_and_values(scene: sn.Scene) -> None:
-    with local_client(scene) as client, FoxgloveServer(client, 0) as server:
+    with local_client(scene, timeout=PATIENCE) as client, FoxgloveServer(client, 0) as server:
         app = App(server.port)
         topics = ("/env_0001/imu/data_raw", "/env_0000/eye/depth/image_raw", "/tf_static", "/touch/values")
         while not app.channels.keys() >= {*topics}:
@@ -263,7 +263,7 @@ def test_app_shows_images_transforms_and_values(scene: sn.Scene) -> None:
 
 def test_poses_need_no_other_topic(scene: sn.Scene) -> None:
     """An app that shows only /tf gets the poses of all bodies with sensors."""
-    with local_client(scene) as client, FoxgloveServer(client, 0) as server:
+    with local_client(scene, timeout=PATIENCE) as client, FoxgloveServer(client, 0) as server:
         app = App(server.port)
         while "/tf" not in app.channels:
             app.read()
@@ -279,7 +279,7 @@ def test_poses_need_no_other_topic(scene: sn.Scene) -> None:
 
 
 def test_taken_port_is_an_error(scene: sn.Scene) -> None:
-    with local_client(scene) as client, FoxgloveServer(client, 0) as server:
+    with local_client(scene, timeout=PATIENCE) as client, FoxgloveServer(client, 0) as server:
         with pytest.raises(sn.errors.StreamError, match=f"port {server.port}: .*Choose another port"):
             FoxgloveServer(client, server.port)
 

@@ -26,7 +26,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
     """Use every feature of a light client."""
     arrived: dict[str, Any] = {"imu": {}, "sheet": {}, "near": [], "crossed": [], "bundles": {}}
     ended = threading.Event()
-    with sn.connect(address, shared_memory=shared) as client:
+    with sn.connect(address, shared_memory=shared, timeout=120.0) as client:
         blueprint = client.blueprints.filter("sensor.other.*").find("sensor.other.safe_distance")
         blueprint.set_attribute("safe_distance_front", "1.0")
         guard = client.spawn(blueprint, transform=sn.Pose(), attach_to="robot/base")
@@ -73,7 +73,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
 def wait_until_taken(client: Any, sensor: Any, frame: int) -> None:
     """Wait until a listener has received its data of a frame."""
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(24_000):
         if sensor.stats.frame >= frame:
             return
         pause.wait(0.005)

@@ -15,14 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
-from nursery import until
+from nursery import PATIENCE, until
 
 from sensorium.client.callbacks import LOGGER, CallbackQueue, Callbacks
 from sensorium.wire.failures import Failures
-
-LONG = 20.0
-"""Time-out of an expected event, s."""
-
 
 Queue = CallbackQueue[Callable[[], object]]
 """A queue of functions, each of which is called."""
@@ -36,7 +32,7 @@ def shared() -> Iterator[Callbacks]:
     for queue in opened:
         queue.close()
     for queue in opened:
-        queue.join(LONG)
+        queue.join(PATIENCE)
     assert threads() == []
 
 
@@ -53,7 +49,7 @@ def drained(queue: Queue) -> bool:
     """Wait until all queued items have been handled."""
     done = threading.Event()
     assert queue.put([done.set])
-    return done.wait(LONG) and queue.wait(LONG)
+    return done.wait(PATIENCE) and queue.wait(PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +71,14 @@ class Gate:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.may_end.wait(LONG)
+        assert self.may_end.wait(PATIENCE)
         self.ended = True
 
 
 def hold(queue: Queue) -> Gate:
     gate = Gate()
     assert queue.put([gate])
-    assert gate.begun.wait(LONG)
+    assert gate.begun.wait(PATIENCE)
     return gate
 
 
@@ -116,9 +112,9 @@ def test_items_of_one_queue_are_handled_in_order_and_one_at_a_time(shared: Callb
     queue = CallbackQueue("a", call, shared)
     for i in range(5_000):
         assert queue.put([i])
-    assert done.wait(LONG)
+    assert done.wait(PATIENCE)
     queue.close()
-    queue.join(LONG)
+    queue.join(PATIENCE)
     assert seen == list(range(5_000)) and shared.errors.count == 0
 
 
@@ -126,7 +122,7 @@ def test_items_of_different_queues_are_handled_concurrently(shared: Callbacks) -
     meeting = threading.Barrier(8)
     queues = [queue_of(shared, f"s{i}") for i in range(8)]
     for queue in queues:
-        queue.put([lambda: meeting.wait(LONG)])  # breaks, and raises, unless all are inside
+        queue.put([lambda: meeting.wait(PATIENCE)])  # breaks, and raises, unless all are inside
     assert all(drained(queue) for queue in queues)
     assert shared.errors.count == 0
 
@@ -161,7 +157,7 @@ def test_call_can_put_items_into_its_own_queue(shared: Callbacks) -> None:
             done.set()
 
     queue.put([lambda: count(500)])
-    assert done.wait(LONG)
+    assert done.wait(PATIENCE)
     assert seen == list(range(500, -1, -1))
 
 
@@ -177,7 +173,7 @@ def test_clear_drops_queued_items_and_wait_waits_for_the_running_call(shared: Ca
     waiting = in_thread(queue.wait)
     assert waits(waiting) and not queue.items
     gate.may_end.set()
-    waiting.join(LONG)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive() and gate.ended
     queue.put([lambda: called.append(-1)])
     assert drained(queue) and called == [-1]
@@ -188,7 +184,7 @@ def test_wait_with_timeout_reports_a_running_call(shared: Callbacks) -> None:
     gate = hold(queue)
     assert queue.wait(timeout=0.01) is False
     gate.may_end.set()
-    assert queue.wait(timeout=LONG) is True
+    assert queue.wait(timeout=PATIENCE) is True
 
 
 def test_wait_ends_after_the_running_call_despite_later_ones(shared: Callbacks) -> None:
@@ -198,7 +194,7 @@ def test_wait_ends_after_the_running_call_despite_later_ones(shared: Callbacks) 
     waiting = in_thread(queue.wait)
     assert waits(waiting)
     gate.may_end.set()
-    waiting.join(LONG)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive() and not last.ended
     last.may_end.set()
     assert drained(queue) and called == [1] and queue.wait()
@@ -225,8 +221,8 @@ def test_calls_that_wait_for_each_other_do_not_deadlock(shared: Callbacks) -> No
     ended = list[bool]()
 
     def call(other: Queue) -> None:
-        meeting.wait(LONG)
-        ended.append(other.wait(LONG))
+        meeting.wait(PATIENCE)
+        ended.append(other.wait(PATIENCE))
 
     for queue, other in zip(queues, [*queues[1:], queues[0]], strict=True):
         queue.put([lambda other=other: call(other)])
@@ -243,7 +239,7 @@ def test_closed_queue_drops_its_items_refuses_new_ones_and_ends_its_thread(share
     assert queue.put([lambda: called.append(2)]) is False
     assert queue.closed
     gate.may_end.set()
-    queue.join(LONG)
+    queue.join(PATIENCE)
     assert gate.ended and called == [] and threads() == []
 
 
@@ -254,7 +250,7 @@ def test_last_call_of_a_closed_queue_follows_the_running_call(shared: Callbacks,
     queue.close(lambda: seen.append(gate is None or gate.ended))
     if gate is not None:
         gate.may_end.set()
-    queue.join(LONG)
+    queue.join(PATIENCE)
     assert seen == [True]
 
 
@@ -316,7 +312,7 @@ def test_logged_error_keeps_no_data_alive(shared: Callbacks) -> None:
     del data
     until(lambda: shared.errors.count)
     queue.close()
-    queue.join(LONG)
+    queue.join(PATIENCE)
     gc.collect()
     assert shared.errors.count == 1 and [each() for each in alive] == [None, None]
 
@@ -337,7 +333,7 @@ def test_error_with_a_broken_repr_is_still_reported(shared: Callbacks) -> None:
     queue.put([None])
     until(lambda: shared.errors.count)
     queue.close()
-    queue.join(LONG)
+    queue.join(PATIENCE)
     (kept,) = shared.errors.take()
     assert isinstance(kept.error, Odd) and kept.where == "listener <Listener, whose repr raises ValueError>"
 
@@ -377,7 +373,7 @@ def test_program_exits_cleanly_with_queued_items_and_running_calls(ending: str) 
         {ending}
         """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=LONG
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stderr == "" and done.returncode == (3 if "exit(3" in ending else 0)
 
@@ -418,13 +414,13 @@ def test_concurrent_puts_and_clears_neither_lose_nor_duplicate_items(shared: Cal
             s = i % 3  # only the first three
             with put_lock[s]:
                 queues[s].clear()
-                queues[s].wait(LONG)
+                queues[s].wait(PATIENCE)
                 epoch[s] += 1
 
     running = [in_thread(lambda thread=t: put(thread)) for t in range(count_of_threads)]  # type: ignore[misc]
     running += [in_thread(clear), in_thread(clear)]
     for each in running:
-        each.join(LONG)
+        each.join(PATIENCE)
         assert not each.is_alive()
     assert all(drained(queue) for queue in queues)
     assert wrong == []

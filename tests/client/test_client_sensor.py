@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from client_world import BODIES, CAR, FakeHost, drain, listen, snapshot, spawn
-from nursery import until
+from nursery import PATIENCE, until
 
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
@@ -33,9 +33,6 @@ from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.world import Snapshot
-
-LONG = 20.0
-"""Time-out of an expected event, s."""
 
 
 @pytest.fixture
@@ -113,7 +110,7 @@ def in_threads(count: int, function: Callable[[int], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LONG)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     assert errors == []
 
@@ -237,19 +234,19 @@ def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost
 
         def slow(event: Moved) -> None:
             begun.set()  # noqa: B023
-            assert may_end.wait(LONG)  # noqa: B023
+            assert may_end.wait(PATIENCE)  # noqa: B023
             ended.append(event.frame)  # noqa: B023
 
         listen(sensor, slow)
         host.send(snapshot(1))
         host.send(snapshot(2))
-        assert begun.wait(LONG)
+        assert begun.wait(PATIENCE)
         ending = threading.Thread(target=end, args=(sensor,))
         ending.start()
         ending.join(0.05)
         assert ending.is_alive() and ended == []
         may_end.set()
-        ending.join(LONG)
+        ending.join(PATIENCE)
         assert not ending.is_alive() and ended == [1]
         sensor.destroy()
 
@@ -260,19 +257,19 @@ def test_on_tick_calls_of_several_threads_do_not_overlap(host: FakeHost) -> None
     class Slow(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
             begun.release()
-            assert may_end.wait(LONG)
+            assert may_end.wait(PATIENCE)
             return super().on_tick(snapshot)
 
     sensor = made(host, Slow)
     listen(sensor, arrived.append)
     first, second = (threading.Thread(target=host.send, args=(snapshot(frame),)) for frame in (1, 2))
     first.start()
-    assert begun.acquire(timeout=LONG)
+    assert begun.acquire(timeout=PATIENCE)
     second.start()
     assert not begun.acquire(timeout=0.05)
     may_end.set()
     for thread in (first, second):
-        thread.join(LONG)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     drain(sensor)
     assert sensor.calls[2:] == ["reset", 1, 2] and [event.frame for event in arrived] == [1, 2]
@@ -331,12 +328,12 @@ def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, mon
 
     def slow(event: Moved) -> None:
         begun.set()
-        assert may_go_on.wait(LONG)
+        assert may_go_on.wait(PATIENCE)
         arrived.append(event)
 
     listen(sensor, slow)
     host.send(snapshot(0))
-    assert begun.wait(LONG)
+    assert begun.wait(PATIENCE)
     for frame in range(1, 11):
         host.send(snapshot(frame))
     assert sensor.events_lost == 6
@@ -469,7 +466,7 @@ def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) ->
 
     def end(_: int) -> None:
         for _ in range(4):
-            assert done.acquire(timeout=LONG)
+            assert done.acquire(timeout=PATIENCE)
         going.set()
 
     in_threads(7, lambda i: end(i) if i == 6 else run(i))

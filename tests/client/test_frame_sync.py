@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
+from nursery import PATIENCE
 
 from sensorium.client.frame_sync import FrameBundle, FrameSync, FrameTimeoutError
 from sensorium.errors import ConfigError, StaleError, StreamError, UnknownNameError
 from sensorium.wire.stream_info import StreamInfo
 
-LONG = 20.0
-"""Time-out of an expected event, s."""
 SOON = 0.02
 """A time-out that is expected to expire, s."""
 R = TypeVar("R")
@@ -166,7 +165,7 @@ class Call:
         return self._thread.is_alive()
 
     def result(self) -> Any:
-        self._thread.join(LONG)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error
@@ -223,20 +222,20 @@ def test_arrival_order_does_not_change_frames(seed: int) -> None:
     arriving = Call(arrive)
     for k in frames:
         expected = {name: f"{name}{k}" if name in due[k] else "None" for name in ("imu", "lidar", "gnss")}
-        assert shown(sync.get(k, LONG)) == expected
+        assert shown(sync.get(k, PATIENCE)) == expected
     arriving.result()
     assert (sync.dropped, sync.late, sync.pending) == (0, 0, 1)
 
 
 def test_get_waits_for_the_announcement_and_for_all_data() -> None:
     sync = collector()
-    call = Call(lambda: sync.get(3, LONG))
+    call = Call(lambda: sync.get(3, PATIENCE))
     sync.add("imu", Data("imu", 3))
     sync.add("lidar", Data("lidar", 3))
     assert call.is_waiting()
     sync.announce(3, ["imu", "lidar", "someone else's"])
     assert shown(call.result()) == {"imu": "imu3", "lidar": "lidar3"}
-    call = Call(lambda: sync.get(4, LONG))
+    call = Call(lambda: sync.get(4, PATIENCE))
     sync.announce(4, ["lidar"])
     assert call.is_waiting()
     sync.add("lidar", Data("lidar", 4))
@@ -254,7 +253,7 @@ def test_next_returns_each_frame_with_data_once_in_order() -> None:
     for k in range(6):
         sync.announce(k, {1: ["imu"], 3: ["lidar"], 5: ["imu"]}.get(k, ["camera"]))
     sync.add("lidar", Data("lidar", 3))
-    call = Call(lambda: sync.next(LONG))
+    call = Call(lambda: sync.next(PATIENCE))
     assert call.is_waiting()  # 3 is complete, but 1 comes first
     sync.add("imu", Data("imu", 1))
     assert call.result()[0] == 1
@@ -271,7 +270,7 @@ def test_later_data_of_a_sensor_imply_none_in_this_frame() -> None:
     for k in range(4):
         sync.add("imu", Data("imu", k))
         sync.announce(k, ["imu", "lidar"])
-    call = Call(lambda: sync.get(1, LONG))
+    call = Call(lambda: sync.get(1, PATIENCE))
     assert call.is_waiting()
     sync.add("lidar", Data("lidar", 2))
     assert shown(call.result()) == {"imu": "imu1", "lidar": "None"}
@@ -319,7 +318,7 @@ def test_frame_with_missing_data_of_an_ended_stream_raises_immediately() -> None
     sync.add("lidar", Data("lidar", 1))
     sync.announce(1, ["imu", "lidar"])
     sync.announce(2, ["imu", "lidar"])
-    call = Call(lambda: sync.get(2, LONG))
+    call = Call(lambda: sync.get(2, PATIENCE))
     sync.add("imu", Data("imu", 1))
     sync.add("imu", Data("imu", 2))
     assert call.is_waiting()
@@ -378,7 +377,7 @@ def test_sync_continues_after_a_restart_of_the_server_without_earlier_data() -> 
     """The frames of the new server have the numbers of earlier frames, and a listener may have earlier data at work."""
     sync = collector(hold=True)
     fill(sync, range(3))
-    waiting = Call(lambda: sync.get(3, LONG))
+    waiting = Call(lambda: sync.get(3, PATIENCE))
     assert waiting.is_waiting()
     sync.client.restarts += 1
     sync.add("lidar", Data("lidar", 0, server=0))
@@ -432,7 +431,7 @@ def test_frame_is_complete_only_with_the_last_of_its_announced_data() -> None:
     with pytest.raises(FrameTimeoutError, match=r"Missing: 'guard' \(1 of 3 received\)\.$"):
         sync.get(4, SOON)
     sync.add("guard", Data("guard", 4))
-    call = Call(lambda: sync.get(4, LONG))
+    call = Call(lambda: sync.get(4, PATIENCE))
     assert call.is_waiting()
     sync.add("guard", Data("guard", 4))
     assert len(call.result().events["guard"]) == 3
@@ -499,7 +498,7 @@ def test_losses_are_reported_in_their_frames_for_any_arrival_order(seed: int) ->
 
     arriving = Call(arrive)
     for k in frames:
-        found = sync.get(k, LONG).events["guard"]
+        found = sync.get(k, PATIENCE).events["guard"]
         lost = [each.count for each in found if isinstance(each, Missing)]
         assert [len(found) - len(lost), sum(lost)] == expected[k] and lost == [each for each in lost if each]
     arriving.result()
@@ -601,7 +600,7 @@ def test_several_threads_can_wait_for_the_same_or_different_frames() -> None:
     due = {3: "a", 4: "b", 5: "c"}
     for k, name in due.items():
         sync.announce(k, [name])
-    calls = {(k, i): Call(lambda k=k: sync.get(k, LONG)) for k in due for i in range(3)}  # type: ignore[misc]
+    calls = {(k, i): Call(lambda k=k: sync.get(k, PATIENCE)) for k in due for i in range(3)}  # type: ignore[misc]
     assert all(call.is_waiting() for call in calls.values())
     for k in (5, 4, 3):
         sync.add(due[k], Data(due[k], k))
@@ -617,7 +616,7 @@ def test_concurrent_calls_of_next_share_the_frames() -> None:
     def take(mine: list[int]) -> None:
         while True:
             try:
-                number, bundle = sync.next(LONG)
+                number, bundle = sync.next(PATIENCE)
             except StreamError as error:
                 assert "all streams ended" in str(error)
                 return

@@ -8,7 +8,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
-from streaming import PATIENCE, serving, until
+from streaming import PATIENCE, connect, serving, until
 
 import sensorium as sn
 from sensorium.client.subscription import WINDOW_SMALL
@@ -29,7 +29,7 @@ def test_events_of_all_environments_are_in_their_frame() -> None:
     qpos = np.tile([0.0, 0.0, 0.5, 1, 0, 0, 0, 9.0, 0.0, 0.5, 1, 0, 0, 0], (4, 1))
     qpos[[0, 1, 3], 7] = 0.8
     scene.reset(qpos=qpos)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=PATIENCE) as client:
         guard = client.spawn("sensor.other.safe_distance", attach_to="car/base", name="guard")
         crate = client.bodies["crate/base"].id
         with (
@@ -58,7 +58,7 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
     qpos = np.tile([0.0, 0.0, 0.3, 1, 0, 0, 0, 9.0, 0.0, 0.5, 1, 0, 0, 0], (4, 1))
     qpos[[1, 2], 2] = 0.25
     scene.reset(qpos=qpos)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=PATIENCE) as client:
         client.spawn("sensor.other.collision", attach_to="car/base", name="bumper")
         seen: list[tuple[int, list[int]]] = []
         with sn.client.FrameSync(client, ["bumper", "world"]) as sync:
@@ -91,7 +91,7 @@ class HeldSync(sn.client.FrameSync):
 
 def test_frame_waits_for_all_events_after_its_announcement() -> None:
     """Over a socket, the thread of the subscription is slow and the announcements arrive first."""
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
         with HeldSync(client, ["ticker"]) as sync:
@@ -112,7 +112,7 @@ def test_frame_waits_for_all_events_after_its_announcement() -> None:
 def test_events_lost_by_a_slow_listener_are_counted_in_their_frames() -> None:
     """While the client reads nothing, the server keeps the permitted number and reports how many it dropped."""
     burst, steps = 1000, 20
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
         client.spawn(bp, name="ticker")
         with HeldSync(client, ["ticker"], queue=100, max_events=burst) as sync:
@@ -138,7 +138,7 @@ def test_events_lost_by_a_slow_listener_are_counted_in_their_frames() -> None:
 
 
 def test_events_beyond_the_limit_of_a_frame_are_counted() -> None:
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
         with sn.client.FrameSync(client, ["ticker"], max_events=20) as sync:
@@ -154,7 +154,7 @@ def test_events_beyond_the_limit_of_a_frame_are_counted() -> None:
 def test_bundle_fields_are_typed() -> None:
     """The result of `of` is typed; another class is an error."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=2), [sn.BodyStateCfg(name="state", body="car/base")])
-    with scene.local_client() as client, sn.client.FrameSync(client, ["state"]) as sync:
+    with scene.local_client(timeout=PATIENCE) as client, sn.client.FrameSync(client, ["state"]) as sync:
         bundle = sync.get(client.step(), PATIENCE)
         plain: Any = bundle["state"].pos_w
         data = bundle.of("state", sn.Reading)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import running, until
+from streaming import connect, running, until
 
 import sensorium as sn
 from sensorium.client.blueprints import BlueprintLibrary
@@ -62,7 +62,7 @@ def received() -> Iterator[dict[str, list[Any]]]:
     scene.reset(qvel=[[1.0, *[0.0] * 11]])  # the ego drives forward, and both fall freely
     readings: dict[str, list[Any]] = {type_id: [] for type_id in ATTRIBUTES}
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        with sn.connect(server.address) as world:
+        with connect(server.address) as world:
             actor_list = []
             for type_id, attributes in ATTRIBUTES.items():
                 blueprint = world.blueprints.find(type_id)

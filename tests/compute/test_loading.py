@@ -8,12 +8,11 @@ import os
 import pty
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nursery import PATIENCE, Nursery
+from nursery import PATIENCE, Nursery, until
 from rich.console import Console
 
 from sensorium.cli import messages
@@ -106,9 +105,8 @@ def test_command_line_spinner_counts_kernels(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(messages, "stderr", lambda: screen)
     with messages.busy("loading"):
         loading._report(4, 12, "kernel")
-        time.sleep(0.3)  # it redraws a few times per second
-    assert isinstance(screen.file, Terminal)
-    assert "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue()
+        assert isinstance(screen.file, Terminal)
+        until(lambda: "loading, compiling kernels, first run only: 5 of 12 ..." in screen.file.getvalue())
 
 
 SCENES = """

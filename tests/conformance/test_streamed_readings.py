@@ -140,7 +140,7 @@ def test_listeners_receive_the_scenes_values_in_each_frame(scene: sn.Scene) -> N
     parts = {name: [*PARTS.values()][k % len(PARTS)] for k, name in enumerate(names)}
     truths = {name: k % 2 == 0 for k, name in enumerate(names)}
     generator = np.random.default_rng(6)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         for name in names:
             client.sensors[name].listen(
                 lambda data: got.update({(data.frame, data.sensor): data}), policy="lossless", envs=parts[name],

@@ -145,7 +145,7 @@ def world() -> Iterator[sn.Client]:
     """A client of a lock-step server."""
     STORY.clear()
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        with sn.connect(server.address) as client:
+        with sn.connect(server.address, timeout=120.0) as client:
             yield client
 
 
@@ -281,7 +281,7 @@ def test_ids_of_bodies_are_the_same_on_both_sides(engine: str) -> None:
             for k, name in enumerate(ROAD)
         )
         made = sn.Scene(sn.MujocoEngine(f"<mujoco><worldbody>{worldbody}</worldbody></mujoco>"))
-    with sn.serve(made, "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
+    with sn.serve(made, "tcp://127.0.0.1:0") as server, sn.connect(server.address, timeout=120.0) as client:
         assert [body.name for body in client.bodies.values()] == [*made.engine.names("body")] == [*ROAD]
         for k, name in enumerate(ROAD):
             assert client.bodies[k] == server.bodies[k] == client.bodies[name] and client.bodies[k].id == k
@@ -410,7 +410,7 @@ class Odometer(sn.client.ClientSensor):
 def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
     """The server and all clients know the sensor; on the server it neither ticks nor sends, and costs nothing."""
     with sn.serve(scene(), "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        with sn.connect(server.address) as client, sn.connect(server.address) as other:
+        with sn.connect(server.address, timeout=120.0) as client, sn.connect(server.address, timeout=120.0) as other:
             odometer = client.spawn("tutorial_odometer", attach_to=ROAD[AUDI])
             assert isinstance(odometer, Odometer)
             until(lambda: odometer.name in other.streams)

@@ -54,7 +54,7 @@ class View:
     def nodes(self) -> list[Any]:
         """Return the nodes of the present state."""
         readings = self._scene.publish(["x"], envs=slice(0, 1), truth=True, poses=True)
-        with self._scene.local_client() as client:
+        with self._scene.local_client(timeout=120.0) as client:
             self._overlays.describe(client.streams)
             drawings = client.drawings()
         drawn = sorted(drawings.drawn)

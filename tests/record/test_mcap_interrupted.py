@@ -237,17 +237,29 @@ def test_a_slow_disk_makes_the_step_wait_and_loses_nothing(
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 4000)
     monkeypatch.setattr(mcap_writer, "QUEUE_BYTES", 12_000)
     monkeypatch.setattr(rows, "MAX_ROWS", 2)
-    disk.slow, write = 0.01, disk.write
+    write, step_waits, is_stepping = disk.write, threading.Event(), False
     made, writes = scene(), []
 
+    class Condition(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            if is_stepping and threading.current_thread() is threading.main_thread():
+                step_waits.set()
+            return super().wait(timeout)
+
     def noted(self: _Disk, data: Any, /) -> int:
+        if is_stepping:
+            assert step_waits.wait(120.0)
         writes.append((self.tell(), made.time * 1e9))
         return write(self, data)
 
     monkeypatch.setattr(disk, "write", noted)
-    with following(made) as live, made.record(tmp_path / "run.mcap"):
-        for _ in range(100):
-            made.update()
+    with following(made) as live, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Condition", Condition)
+        with made.record(tmp_path / "run.mcap"):
+            is_stepping = True
+            for _ in range(100):
+                made.update()
+            is_stepping = False
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert_all_same(live, replay)
     with open(tmp_path / "run.mcap", "rb") as file:

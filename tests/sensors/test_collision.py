@@ -239,7 +239,7 @@ def test_each_interval_is_of_one_pair_phase_and_environment() -> None:
 def streamed(scene: sn.Scene, steps: int, substeps: int, env: int | None = None, **values: Any) -> list[Any]:
     """Return the messages of some steps to a listener of a spawned sensor."""
     found: list[Any] = []
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         blueprint = client.blueprints.find("sensor.other.collision")
         for name, value in values.items():
             blueprint.set_attribute(name, value)
@@ -267,7 +267,7 @@ def test_sensor_for_one_environment_reports_only_its_collisions() -> None:
 
 def test_a_listener_that_starts_later_gets_no_earlier_collision() -> None:
     scene = scripted_scene({(0, "wall"): (1, 9, 1.0)})
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         guard = client.spawn("sensor.other.collision", attach_to="car")
         client.step(substeps=5)
         with sn.client.FrameSync(client, [guard.name]) as sync:
@@ -309,7 +309,10 @@ def test_bad_values_are_refused_by_name(world: World, values: dict[str, Any], na
 def test_collision_sensor_must_be_attached() -> None:
     with pytest.raises(sn.ConfigError, match="a body"):
         sn.CollisionCfg(body="world")
-    with scripted_scene({}).local_client() as client, pytest.raises(sn.ServerError, match=r"attach_to.*a body"):
+    with (
+        scripted_scene({}).local_client(timeout=120.0) as client,
+        pytest.raises(sn.ServerError, match=r"attach_to.*a body"),
+    ):
         client.spawn("sensor.other.collision")
 
 
@@ -534,7 +537,7 @@ def test_impulse_covers_the_control_step_even_with_per_tick_sensors() -> None:
         )
     )
     scene = sn.Scene(engine, reserve=reserve_contact(engine, "box"))
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         client.spawn("sensor.other.collision", attach_to="box", name="bumper")
         velocity, event = 0.0, None
         with sn.client.FrameSync(client, ["bumper", "world"]) as sync:

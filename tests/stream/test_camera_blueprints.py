@@ -32,7 +32,7 @@ SMALL = {"image_size_x": "32", "image_size_y": 24}
 @pytest.fixture(scope="module")
 def room() -> Iterator[Any]:
     scene = sn.Scene(sn.MujocoEngine(ROOM, num_envs=3), semantics={"crate": "crate", "robot": "robot/.*"}, seed=0)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=PATIENCE) as client:
         yield scene, client
 
 
@@ -133,7 +133,7 @@ def test_events_by_the_names_of_the_blueprint() -> None:
     assert (chosen.positive_threshold, chosen.negative_threshold) == (0.3, 0.3)
     assert chosen.refractory_period == pytest.approx(2e-6) and chosen.sigma_positive_threshold == 0.01
     scene = sn.Scene(sn.MujocoEngine(ROOM, num_envs=2), seed=0)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=PATIENCE) as client:
         blueprint = client.blueprints.find("sensor.camera.dvs").set_attributes(**SMALL, sensor_tick="0.01")
         spawned = client.spawn(blueprint, attach_to="robot/base", name="dvs")
         samples: Any = queue.SimpleQueue()

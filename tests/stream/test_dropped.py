@@ -28,7 +28,7 @@ def opener(transport: str) -> Iterator[tuple[Opened, sn.Scene]]:
     gc.collect()
     if transport == "in-process":
         scene = build(columns=0)
-        with scene.local_client() as other:  # created once per process and kept
+        with scene.local_client(timeout=PATIENCE) as other:  # created once per process and kept
             other.spawn("sensor.other.test_ticker", attach_to="body").listen(lambda data: None)
             other.step()
         before = held()
@@ -217,17 +217,17 @@ def test_client_side_sensor_is_closed_with_its_client(transport: str, monkeypatc
         got: list[int] = []
         walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
         walker.listen(got.append)
-        mine, name = weakref.ref(client), walker.name
+        mine, its, name = weakref.ref(client), weakref.ref(walker), walker.name
         last = client.step()
         until(lambda: got[-1:] == [last])
         del client, walker
         gc.collect()
-        found = mine()
-        assert found is not None and not closed
+        found, sensor = mine(), its()
+        assert found is not None and sensor is not None and not closed
         last = found.step()
         until(lambda: got[-1:] == [last])
-        found._local[name].stop()
+        sensor.stop()
         with unclosed():
-            del found
+            del found, sensor
             gc.collect()
             until(lambda: closed == [name], "the end of the sensor")

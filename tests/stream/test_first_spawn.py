@@ -6,90 +6,125 @@ import json
 import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from nursery import Nursery
-from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving
+from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, connect, running, serving, until
 from test_blueprints import LEAST, OURS
 
 import sensorium as sn
 from sensorium.compute import loading
 from sensorium.errors import StreamError
 
-SHORT = 1.0
-"""Time-out of the clients here, s: several times the interval of progress reports, which may be late."""
-LONG = 1.5
-"""Duration of their requests, s."""
+TIMEOUT = 0.2
+"""Time-out of the clients here, s."""
+
+
+class Clock:
+    """The module `time` for clients: their clock only advances in `work`, and progress reports are counted."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.reports: Counter[int] = Counter()
+
+    def monotonic(self) -> float:
+        if threading.current_thread().name == "sensorium-client":  # it reads the clock when a report arrives
+            self.reports[threading.get_ident()] += 1
+        return self.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def work(self, clients: int) -> None:
+        """Work for three time-outs of so many clients, each of which gets reports between any two."""
+        for _ in range(4):
+            before = self.reports.copy()
+            until(lambda: sum(count > before[each] + 1 for each, count in list(self.reports.items())) == clients)  # noqa: B023
+            self.now += 0.9 * TIMEOUT
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("sensorium.client.session.time", made)
+    return made
 
 
 class SlowGaugeCfg(GaugeCfg):
     """A gauge that takes long to build."""
 
-    compiles: bool = False
-    """Whether the delay counts as a compilation of kernels."""
-
 
 class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
     requires = (sn.engines.BODY_POSE,)
     update_raw_data = Gauge.update_raw_data
-    started: ClassVar[threading.Event] = threading.Event()
+    work: ClassVar[Callable[[], object]]
 
     def setup(self) -> None:
-        self.started.set()
-        if self.cfg.compiles:
-            with loading.lock:
-                time.sleep(LONG)
-        else:
-            time.sleep(LONG)
+        type(self).work()
 
 
 @pytest.mark.parametrize(("local", "compiles"), [(False, True), (True, False)])
-def test_client_waits_for_a_long_request(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_waits_for_a_long_request(
+    local: bool, compiles: bool, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time-out does not expire while the server works; the client's log reports a compilation of kernels."""
     caplog.set_level(logging.WARNING, "sensorium.client")
+
+    def build_slowly() -> None:
+        if local:  # the client itself works
+            clock.now += 3.0 * TIMEOUT
+        else:
+            with loading.lock:
+                clock.work(1)
+
+    monkeypatch.setattr(SlowGauge, "work", build_slowly, raising=False)
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
 
         def use(client: sn.Client) -> None:
-            blueprint = client.blueprints.find("sensor.other.slow_gauge")
-            blueprint.set_attribute("compiles", compiles)
-            client.timeout = SHORT
-            start = time.monotonic()
-            assert client.spawn(blueprint, name="slow").name == "slow"
-            assert time.monotonic() - start > LONG
+            client.blueprints  # noqa: B018 - asks the server as well
+            client.timeout = TIMEOUT
+            assert client.spawn("sensor.other.slow_gauge", name="slow").name == "slow"
+            assert clock.now >= 3.0 * TIMEOUT
 
         if local:  # the loop is on this very thread
             with sn.local_client(server.scene, server=server) as client:
                 use(client)
         else:
-            with running(server), sn.connect(server.address, timeout=PATIENCE) as client:
+            with running(server), connect(server.address) as client:
                 use(client)
     texts = [each.getMessage() for each in caplog.records if "waiting for the server" in each.getMessage()]
     assert len(texts) == compiles
     assert all("compiles kernels, on the first run only" in text for text in texts)
 
 
-def test_other_clients_wait_for_a_long_request() -> None:
+def test_other_clients_wait_for_a_long_request(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second client's request during the server's work for the first client is answered as well."""
-    with serving(world={"columns": 0}) as server, sn.connect(server.address, timeout=PATIENCE) as first:
-        with sn.connect(server.address, timeout=PATIENCE) as second:
-            blueprint = first.blueprints.find("sensor.other.slow_gauge")
-            spawning = threading.Thread(target=first.spawn, args=(blueprint,), kwargs={"name": "slow"})
-            SlowGauge.started.clear()
-            spawning.start()
-            assert SlowGauge.started.wait(PATIENCE)
-            second.timeout = SHORT
-            second.reset()
-            spawning.join(PATIENCE)
-            assert "slow" in server.streams
+    started = threading.Event()
+
+    def build_slowly() -> None:
+        started.set()
+        clock.work(2)
+
+    monkeypatch.setattr(SlowGauge, "work", build_slowly, raising=False)
+    with serving(world={"columns": 0}) as server, connect(server.address) as first, connect(server.address) as second:
+        spawning = threading.Thread(target=first.spawn, args=("sensor.other.slow_gauge",), kwargs={"name": "slow"})
+        spawning.start()
+        assert started.wait(PATIENCE)
+        second.timeout = TIMEOUT
+        second.reset()
+        spawning.join(PATIENCE)
+        assert "slow" in server.streams
 
 
-def test_kernel_compilation_in_the_owners_step_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_kernel_compilation_in_the_owners_step_is_reported(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A request waits while the owner's step compiles, although the server is not polled meanwhile."""
     caplog.set_level(logging.WARNING, "sensorium.client")
-    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
-        client.timeout = SHORT
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, connect(server.address) as client:
+        client.timeout = TIMEOUT
         done: list[bool] = []
 
         def ask() -> None:
@@ -97,18 +132,18 @@ def test_kernel_compilation_in_the_owners_step_is_reported(caplog: pytest.LogCap
             done.append(True)
 
         asking = threading.Thread(target=ask)
-        asking.start()
         with loading.lock:
-            time.sleep(LONG)
+            asking.start()
+            clock.work(1)
         with running(server):
             asking.join(PATIENCE)
     assert done and "compiles kernels" in caplog.text
 
 
 def test_blocked_loop_is_reported_in_time() -> None:
-    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
-        client.timeout = SHORT
-        with pytest.raises(StreamError, match=r"did not answer within 1 s\. .*loop runs and calls server\.po"):
+    with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, connect(server.address) as client:
+        client.timeout = TIMEOUT
+        with pytest.raises(StreamError, match=r"did not answer within 0\.2 s\. .*loop runs and calls server\.po"):
             client.reset()
 
 
@@ -150,7 +185,7 @@ def loop():
 thread = threading.Thread(target=loop)
 thread.start()
 try:
-    with sn.connect(server.address, timeout=float(sys.argv[3])) as client:
+    with connect(server.address, timeout=float(sys.argv[3])) as client:
         client.timeout = 5.0
         blueprint = next(each for each in client.blueprints if each.definition.kind == kind)
         for name, value in values.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
 from sensorium.stream import frame_counter, streamed_sensors
@@ -49,8 +49,9 @@ class Worker(sn.StreamedSensor):
 
 
 def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report is a warning on the thread of the connection, which continues although warnings are errors here."""
     monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
-    with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
+    with serving(lockstep=True) as server, connect(server.address) as client, connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.client.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
@@ -70,7 +71,7 @@ def test_endless_work_delays_server_close_for_a_bounded_time_and_is_named(
     Worker.begun.clear()
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)
     try:
-        with running(server), sn.connect(server.address) as client:
+        with running(server), connect(server.address) as client:
             client.spawn("sensor.other.test_worker", name="worker").listen(lambda data: None)
             client.step()
             assert Worker.begun.wait(PATIENCE)

@@ -7,12 +7,10 @@ import os
 import random
 import socket
 import threading
-import time
-from statistics import median
 from typing import Any
 
 import pytest
-from streaming import PATIENCE, Child, Nursery, held, serving, until
+from streaming import PATIENCE, Child, Nursery, connect, held, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
@@ -30,37 +28,28 @@ def some(seconds: float) -> None:
 def killed_clients(nursery: Nursery, times: int, shared_memory: bool = True) -> None:
     """Kill clients that listen with all policies, hold slots and have spawned sensors."""
     with serving(step=True, world=WORLD, lease=600.0 if shared_memory else 1.0, shared_memory=shared_memory) as server:
-        with sn.connect(server.address) as witness:
-            seen: list[tuple[float, int]] = []
-            witness.sensors["sheet"].listen(lambda data: seen.append((time.monotonic(), data.frame)))
+        with connect(server.address) as witness:
+            seen: list[int] = []
+            witness.sensors["sheet"].listen(lambda data: seen.append(data.frame))
             listen = {
                 "sheet": {"policy": "lossless"}, "gauge": {"policy": "latest"}, "world": {"max_rate": 200.0},
             }  # fmt: skip
             before: dict[str, int] = {}
-            took: list[float] = []
-            gaps: list[float] = []
             for i in range(times):
                 with nursery.start("client", address=server.address, listen=listen, spawn=True, hold=9) as client:
                     some(0.05)
                     at = len(seen)
                     client.kill()
-                    end = time.monotonic()
                 until(lambda: server.clients == 1 and server.counts.topics == 3, "the end of its session")
-                took.append(time.monotonic() - end)
                 until(lambda at=at: len(seen) > at + 5, "frames for the other client")
-                gaps.append(max(b[0] - a[0] for a, b in zip(seen[at:], seen[at + 1 :], strict=False)))
                 until(lambda: server.counts.subscriptions == 1 and server.counts.slots_lent <= 2)
                 if i == 1:
                     gc.collect()
                     before = held()
-            # Single ones may take longer where other processes need the cores.
-            assert median(took) < 30.0, took
-            assert median(gaps) < 30.0, f"the other client was without data: {gaps}"
             gc.collect()
-            until(lambda: held()["fds"] <= before["fds"], "as few descriptors as before")
+            for name in ("fds", "memfds", "threads"):
+                until(lambda name=name: held()[name] <= before[name], f"as few {name} as before")  # type: ignore[misc]
             after = held()
-            assert after["memfds"] <= before["memfds"]
-            assert after["threads"] <= before["threads"]
             assert set(server.streams) == {"gauge", "sheet", "world"}
             assert after["rss"] - before["rss"] < 48 * 2**20
         assert not server.failures.take()
@@ -97,7 +86,6 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
         ticker.listen(lambda data: frames["tick"].append((generation[0], data.frame)))
         before: dict[str, int] = {}
         answers: list[BaseException | int] = []
-        took: list[float] = []
 
         def ask() -> None:
             try:
@@ -114,26 +102,22 @@ def killed_servers(nursery: Nursery, times: int, transport: str, folder: Any) ->
             server.kill()
             server = start()
             at = {name: len(each) for name, each in frames.items()}
-            up = time.monotonic()
             try:
                 until(lambda at=at: all(len(frames[name]) > at[name] + 3 for name in at), "data of the new server")
             except AssertionError as error:
                 came = {name: len(frames[name]) - at[name] for name in at}
                 raise AssertionError(f"kill {i}: {came}, {client!r}, {client.notes}, {server.ask('held')}") from error
-            took.append(time.monotonic() - up)
-            assert client.is_connected
+            until(lambda: client.is_connected)
             asking.join(PATIENCE)  # it failed, or it began after the kill and waited for the new server
             assert not asking.is_alive()
             generation[0] += 1
             if i == 1:
                 gc.collect()
                 before = held()
-        assert median(took) < 30.0, took  # single ones may take longer where other processes need the cores
         gc.collect()
-        until(lambda: held()["fds"] <= before["fds"] + 1, "as few descriptors as before")
+        for name, more in (("fds", 1), ("threads", 0), ("mapped", 1)):
+            until(lambda name=name, more=more: held()[name] <= before[name] + more, f"as few {name}")  # type: ignore[misc]
         after = held()
-        assert after["threads"] <= before["threads"]
-        assert after["mapped"] <= before["mapped"] + 1
         assert after["rss"] - before["rss"] < 48 * 2**20
         assert not broken and not client.errors and len(answers) == times
         about = server.ask("held")
@@ -169,7 +153,7 @@ def test_client_suspended_beyond_the_lease_reconnects(nursery: Nursery) -> None:
     with serving(step=True, world={"columns": 0}, lease=0.5) as server:
         listen = {"gauge": {"policy": "lossless"}}
         with nursery.start("client", address=server.address, listen=listen, spawn=True, hold=0) as client:
-            assert server.clients == 1
+            until(lambda: server.clients == 1)
             os.kill(client.pid, signal.SIGSTOP)
             until(lambda: server.clients == 0 and set(server.streams) == {"gauge", "world"})
             os.kill(client.pid, signal.SIGCONT)

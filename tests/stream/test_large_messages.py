@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, build, held, running, serving, until
+from streaming import PATIENCE, build, connect, held, running, serving, until
 
 import sensorium as sn
 from sensorium.client.subscription import WINDOW_LARGE
@@ -24,7 +24,7 @@ COLUMNS = 2**17
 @contextlib.contextmanager
 def far(server: sn.Server, **options: Any) -> Iterator[sn.Client]:
     """Yield a client without shared memory, as on another machine."""
-    with sn.connect(server.address, shared_memory=False, **options) as client:
+    with connect(server.address, shared_memory=False, **options) as client:
         yield client
 
 
@@ -146,7 +146,7 @@ def test_memory_is_reused_and_does_not_grow() -> None:
 
 def test_slow_client_does_not_block_others() -> None:
     with serving(step=True, world={"columns": 4 * COLUMNS}, shared_memory=False) as server:
-        with far(server) as slow, sn.connect(server.address) as quick:
+        with far(server) as slow, connect(server.address) as quick:
             gate = threading.Event()
             seen: list[int] = []
             slow.sensors["sheet"].listen(lambda data: gate.wait(PATIENCE))

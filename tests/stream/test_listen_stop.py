@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, build, held, serving, until
+from streaming import PATIENCE, build, connect, held, serving, until
 
 import sensorium as sn
 from sensorium.errors import ConfigError, StreamError
@@ -25,7 +25,7 @@ def server() -> Iterator[sn.Server]:
 @pytest.fixture
 def client(server: sn.Server) -> Iterator[sn.Client]:
     """A client of the server."""
-    with sn.connect(server.address) as made:
+    with connect(server.address) as made:
         yield made
 
 
@@ -81,7 +81,7 @@ def test_listener_can_stop_itself(server: sn.Server, client: sn.Client, policy: 
 def test_listener_can_replace_itself_and_close_the_client(server: sn.Server) -> None:
     """Neither call, made from within a listener, waits for itself, and all threads end."""
     before = threading.active_count()
-    client = sn.connect(server.address)
+    client = connect(server.address)
     calls: list[str] = []
 
     def second(data: Any) -> None:
@@ -94,7 +94,7 @@ def test_listener_can_replace_itself_and_close_the_client(server: sn.Server) -> 
 
     client.sensors["gauge"].listen(first)
     until(lambda: "second" in calls)
-    until(lambda: threading.active_count() == before and server.clients == 0)
+    until(lambda: threading.active_count() <= before and server.clients == 0)
     assert calls[0] == "first" and calls.count("second") == 1
     client.close()
     assert not client.is_connected
@@ -132,7 +132,7 @@ def test_listener_error_is_raised_on_leaving_the_connection(server: sn.Server) -
         raise RuntimeError("nobody looks at this")
 
     with pytest.raises(StreamError, match=r"'gauge': listener .* raised RuntimeError: nobody looks"):
-        with sn.connect(server.address) as client:
+        with connect(server.address) as client:
             client.sensors["gauge"].listen(broken)
             until(lambda: client.callbacks.errors.count)
 
@@ -158,7 +158,7 @@ def test_wrong_options_are_refused_before_listening_starts(server: sn.Server, cl
 
 def test_many_threads_listen_and_stop_concurrently(server: sn.Server, client: sn.Client) -> None:
     """Eight threads listen to two sensors of two clients: no call follows a stop, no error occurs, nothing is left."""
-    with sn.connect(server.address) as second:
+    with connect(server.address) as second:
         sensors = [(each, each.sensors[name]) for each in (client, second) for name in ("gauge", "world")]
         before = held()
         wrong: list[str] = []
@@ -207,7 +207,7 @@ def test_removed_sensor_ends_listening_with_a_reason(server: sn.Server, client: 
     """Listening to a destroyed sensor ends; `why_ended` gives the reason, and listening again is refused."""
     ticker = client.spawn("sensor.other.test_ticker", name="ticker")
     got: list[int] = []
-    with sn.connect(server.address) as other:
+    with connect(server.address) as other:
         shared = other.sensors["ticker"]
         shared.listen(lambda data: got.append(data.frame))
         until(lambda: got)
@@ -222,7 +222,7 @@ def test_removed_sensor_ends_listening_with_a_reason(server: sn.Server, client: 
 def test_sensor_removed_by_the_owner_ends_listening_with_a_reason() -> None:
     """The loop continues, and the other sensors still send."""
     with sn.serve(build(columns=0, gauges=2), "tcp://127.0.0.1:0") as server:
-        with sn.connect(server.address) as client:
+        with connect(server.address) as client:
             got: dict[str, list[int]] = {"gauge": [], "gauge_2": []}
             for name, kept in got.items():
                 client.sensors[name].listen(lambda data, kept=kept: kept.append(data.frame), policy="lossless")

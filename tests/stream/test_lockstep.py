@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, Child, Nursery, serving, until
+from streaming import PATIENCE, Child, Nursery, Peer, connect, serving, until
 
 import sensorium as sn
+from sensorium.wire import messages as msg
 
 STEPS = 60
 """Many times the number of large messages under way."""
@@ -21,7 +22,7 @@ STEPS = 60
 def server(nursery: Nursery) -> Iterator[Child]:
     """A server in another process; its large reading uses shared memory."""
     world = {"num_envs": 4, "columns": 8192, "gauges": 2, "noise": 0.5}
-    with nursery.start("server", address="tcp://127.0.0.1:0", world=world, lockstep=True) as child:
+    with nursery.start("server", address="tcp://127.0.0.1:0", world=world, lockstep=True, patience=PATIENCE) as child:
         child.ask("record")
         yield child
 
@@ -43,7 +44,7 @@ def bits(value: Any) -> bytes:
 def test_steps_deliver_every_frame_once_in_order_bit_identical(server: Child, tmp_path: Path) -> None:
     """Frames agree for small and large readings, all and some envs, all and each third, with and without truth."""
     got: dict[str, list[Any]] = {}
-    with sn.connect(server.address) as client:
+    with connect(server.address) as client:
 
         def listen(key: str, sensor: str, **options: Any) -> None:
             kept = got.setdefault(key, [])
@@ -97,7 +98,7 @@ def test_steps_deliver_every_frame_once_in_order_bit_identical(server: Child, tm
 
 def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_path: Path) -> None:
     """Each frame's bundle is available right after its step, with the bits of that frame."""
-    with sn.connect(server.address) as client, sn.client.FrameSync(client, ["gauge", "sheet"]) as sync:
+    with connect(server.address) as client, sn.client.FrameSync(client, ["gauge", "sheet"]) as sync:
         seen: list[tuple[int, bytes, float]] = []
         for _ in range(STEPS):
             frame = client.step()
@@ -114,7 +115,7 @@ def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_pa
 
 def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
     """The listener takes as much as it can hold, then a step waits; nothing is lost when the listener resumes."""
-    with sn.connect(server.address) as client, sn.connect(server.address) as stepper:
+    with connect(server.address) as client, connect(server.address) as stepper:
         gate, got = threading.Event(), []
 
         def take(data: Any) -> None:
@@ -142,7 +143,7 @@ def test_the_step_waits_for_a_slow_lossless_listener(server: Child) -> None:
 def test_listener_that_never_reads_is_named_and_ended_without_blocking_others() -> None:
     """After `patience` the step continues; both clients get a message, and the others had every frame."""
     with serving(lockstep=True, patience=0.3, world={"columns": 8192}) as server:
-        with sn.connect(server.address, name="the slow one") as slow, sn.connect(server.address) as quick:
+        with connect(server.address, name="the slow one") as slow, connect(server.address) as quick:
             gate, frames = threading.Event(), []
             slow.sensors["sheet"].listen(lambda data: gate.wait(PATIENCE), policy="lossless", queue=2)
             quick.sensors["sheet"].listen(lambda data: frames.append(data.frame), policy="lossless")
@@ -158,12 +159,14 @@ def test_listener_that_never_reads_is_named_and_ended_without_blocking_others() 
             assert server.counts.subscriptions == 1
 
 
-def test_client_stop_releases_a_waiting_step() -> None:
-    """The waiting step ends as soon as the client has unsubscribed, long before the time-out."""
+@pytest.mark.parametrize("last", [msg.Unsubscribe(1), msg.Bye()])
+def test_client_stop_releases_a_waiting_step(last: msg.ToServer) -> None:
+    """A client that returns no credits unsubscribes or says goodbye. The step, which would wait for it, continues."""
     with serving(lockstep=True, patience=PATIENCE, world={"columns": 8192}) as server:
-        with sn.connect(server.address) as slow, sn.connect(server.address) as quick:
-            gate = threading.Event()
-            slow.sensors["sheet"].listen(lambda data: gate.wait(PATIENCE), policy="lossless", queue=1)
+        with Peer(server.address) as slow, connect(server.address) as quick:
+            slow.answer(msg.Welcome)
+            slow.send(msg.Subscribe(1, quick.streams["sheet"].id, True, 1, 0.0, 0, 0, False, 1, 1))
+            until(lambda: server.counts.subscriptions == 1)
             steps: list[int] = []
 
             def run() -> None:
@@ -172,16 +175,15 @@ def test_client_stop_releases_a_waiting_step() -> None:
 
             thread = threading.Thread(target=run)
             thread.start()
-            until(lambda: len(steps) >= 4)
-            slow._session.link.stop()  # the connection ends while its listener is still at work
-            until(lambda: len(steps) == 12, "the end of the steps", PATIENCE / 2)
-            gate.set()
-            thread.join(PATIENCE)
+            until(lambda: server.frame >= 2)  # one message is in transit and one is queued: this frame waits
+            slow.send(last)
+            thread.join(PATIENCE / 2)
+            assert len(steps) == 12
 
 
 def test_frames_of_resets_and_substeps_are_counted_equally(server: Child) -> None:
     """A reset is a single frame; a step of many ticks makes as many frames as there are sampled ticks."""
-    with sn.connect(server.address) as client:
+    with connect(server.address) as client:
         frames: list[int] = []
         client.sensors["gauge"].listen(lambda data: frames.append(data.frame), policy="lossless")
         first = client.step()

@@ -240,7 +240,7 @@ def test_snapshots_never_change() -> None:
 
 def test_frames_are_complete_for_listeners_of_some_environments() -> None:
     """Beside a listener of all environments, a listener of some does not wait for data that only the other gets."""
-    with build(columns=0).local_client() as client:
+    with build(columns=0).local_client(timeout=PATIENCE) as client:
         sensor = client.spawn("sensor.other.test_in_turn")
         sensor.listen(lambda data: None)
         with sn.client.FrameSync(client, [sensor.name, "gauge"], envs=slice(1, 2)) as sync:
@@ -423,10 +423,9 @@ def test_replaced_sensor_with_equal_config_is_detected() -> None:
 def test_owner_can_remove_sensors_spawned_by_clients() -> None:
     """The stream of a removed sensor ends, its name is free, and its client's end has no effect."""
     scene = build(columns=0)
-    with sn.Server(scene) as server:
+    with sn.Server(scene) as server, scene.local_client(timeout=PATIENCE, server=server) as client:
         listener = Listener(server)
-        info = server.spawn("sensor.other.imu", attach_to="body")
-        listener.session.sensors.add(info.name)
+        info = client.spawn("sensor.other.imu", attach_to="body").info
         listener.listen(info.name)
         steps(server, 1)
         scene.remove(info.name)
@@ -439,8 +438,9 @@ def test_owner_can_remove_sensors_spawned_by_clients() -> None:
             server.remove(info.name)
         again = server.spawn("sensor.other.imu", attach_to="body")
         assert again.name == info.name
-        server._gone.append(listener.session)
-        server.poll()
+        client.close()
+        steps(server, 1)
+        assert again.name in server.streams
 
 
 def test_body_sensors_survive_the_server_that_streamed_the_bodies() -> None:
@@ -671,6 +671,8 @@ class Model:
         self.subscriptions: list[Expected] = []
         self.by_number: dict[tuple[bytes, int], Expected] = {}
         self.slots: list[tuple[Session, tuple[int, int, int], bytes]] = []
+        self.segments: dict[tuple[bytes, int], msg.Segment] = {}
+        """(client, number of a segment) -> its announcement to the client."""
         self.numbers = itertools.count(1)
         self.sent = itertools.count(1)
         for number in range(1, 4):
@@ -678,10 +680,10 @@ class Model:
         for k in range(3):
             self.connect(k)
 
-    def writer(self, segment: int) -> Any:
-        segments = self.table.segments
-        found = segments._open.get(segment) or segments._retired.get(segment)
-        return found and SlotReader(found.name, found.token, found.slot_size, found.count)
+    def memory(self, session: Session, segment: int, slot: int) -> bytes:
+        """Return the header in a slot, as the client reads it."""
+        found = self.segments[session.route, segment]
+        return bytes(SlotReader(found.name, found.token, found.slot_size, found.count).memory(slot, HEADER_BYTES))
 
     def add_topic(self, number: int) -> None:
         about = {"id": number, "name": f"t{number}", "kind": "x", "type_name": "x/1", "num_envs": 4}
@@ -728,13 +730,14 @@ class Model:
                     message = msg.decode_at_client(content)
                     if isinstance(message, msg.Eos):
                         self.by_number[session.route, message.subscription].ended = message.reason
+                    elif isinstance(message, msg.Segment):
+                        self.segments[session.route, message.segment] = message
                     continue
                 expected = self.by_number[session.route, number]
                 if kind == SLOT:
-                    segment, slot, _ = place = PLACE.unpack(content)
-                    writer = self.writer(segment)
-                    assert writer is not None and session.shares_memory
-                    memory = bytes(writer.memory(slot, HEADER_BYTES))
+                    place = PLACE.unpack(content)
+                    assert session.shares_memory
+                    memory = self.memory(session, *place[:2])
                     self.slots.append((session, place, memory))
                 else:
                     assert kind == DATA
@@ -762,8 +765,7 @@ class Model:
         for _ in range(min(count, len(self.slots))):
             session, (segment, slot, _), memory = self.slots.pop(self.random.randrange(len(self.slots)))
             if self.table.sessions.get(session.route) is session:
-                writer = self.writer(segment)
-                assert writer is not None and bytes(writer.memory(slot, HEADER_BYTES)) == memory, "written while held"
+                assert self.memory(session, segment, slot) == memory, "written while held"
                 self.table.segments.release(session, segment, slot)
 
     def end(self) -> None:
@@ -858,7 +860,6 @@ def test_subscription_table_matches_the_policy_model(seed: int) -> None:
     model.release(len(model.slots))
     counts = model.table.counts
     assert (counts.subscriptions, counts.slots_lent) == (0, 0)
-    assert all(writer.free == writer.count for writer in model.table.segments._open.values())
     for number in list(model.table.topics):
         model.table.remove_topic(number, "removed")
     assert model.table.counts.segments == 0

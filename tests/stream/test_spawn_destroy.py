@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, Child, Nursery, Pedometer, Peer, build, held, running, serving, until
+from streaming import PATIENCE, Child, Nursery, Pedometer, Peer, build, connect, held, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
@@ -38,7 +38,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
 @pytest.mark.parametrize("what", KINDS)
 def test_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, cycles: int) -> None:
     """Descriptors, threads, memory, streams and sensors of the scene stay constant on both sides."""
-    with sn.connect(server.address, timeout=PATIENCE) as client:
+    with connect(server.address) as client:
         blueprint = client.blueprints.find(KINDS[what]["blueprint"])
         attach_to = KINDS[what].get("attach_to")
         received = [0]
@@ -73,9 +73,9 @@ def test_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, c
 
 def test_sensors_are_removed_with_their_client(server: Child) -> None:
     """They are removed with or without a goodbye of the client; sensors of other clients stay."""
-    with sn.connect(server.address) as other:
+    with connect(server.address) as other:
         other.spawn("sensor.other.test_ticker", name="theirs")
-        client = sn.connect(server.address)
+        client = connect(server.address)
         for i, how in enumerate(KINDS.values()):
             client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
         until(lambda: {"mine_0", "mine_1", "mine_2", "theirs"} <= set(other.streams))
@@ -86,7 +86,7 @@ def test_sensors_are_removed_with_their_client(server: Child) -> None:
 
 def test_client_can_destroy_only_its_own_sensors(server: Child) -> None:
     """Destroying sensors of another client or of the scene is refused with a message, and they stay."""
-    with sn.connect(server.address) as owner, sn.connect(server.address) as other:
+    with connect(server.address) as owner, connect(server.address) as other:
         mine = owner.spawn("sensor.other.test_ticker", name="mine")
         until(lambda: "mine" in other.streams)
         for name in ("mine", "gauge", "world", "nothing"):
@@ -106,7 +106,7 @@ def test_client_can_destroy_only_its_own_sensors(server: Child) -> None:
 
 def test_failed_spawn_leaves_nothing(server: Child) -> None:
     """Invalid blueprints, bodies, attributes, names and environments give an error message and leave no trace."""
-    with sn.connect(server.address) as client, Peer(server.address) as peer:
+    with connect(server.address) as client, Peer(server.address) as peer:
         before = server.ask("held")
         ticker = client.blueprints.find("sensor.other.test_ticker")
         with pytest.raises(sn.ConfigError, match="env: got 99"):
@@ -166,7 +166,7 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
 def test_pedometers_of_two_clients_see_every_frame() -> None:
     """A client-side sensor gets the frames in order, whatever the other client does."""
     with serving(lockstep=True, world={"columns": 0}) as server:
-        with sn.connect(server.address) as a, sn.connect(server.address) as b:
+        with connect(server.address) as a, connect(server.address) as b:
             seen: dict[str, list[int]] = {"a": [], "b": []}
             mine = a.spawn("sensor.other.test_pedometer")
             second = b.spawn("sensor.other.test_pedometer")
@@ -185,7 +185,7 @@ def test_pedometers_of_two_clients_see_every_frame() -> None:
 
 @pytest.mark.parametrize("name", ["x\ny", "\x1b[31mred", " x", "x" * 129])
 def test_unprintable_name_is_refused(name: str) -> None:
-    with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+    with serving(lockstep=True, world={"columns": 0}) as server, connect(server.address) as client:
         with pytest.raises(StreamError, match="printable characters"):
             client.spawn("sensor.other.test_ticker", name=name)
         assert set(server.streams) == {"gauge", "world"}

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import SensoriumWarning, StreamError
@@ -49,10 +49,10 @@ LATER = (SensoriumWarning, "nobody asked")
 @contextlib.contextmanager
 def connected(transport: str) -> Iterator[sn.Client]:
     if transport == "in-process":
-        with build().local_client() as client:
+        with build().local_client(timeout=PATIENCE) as client:
             yield client
         return
-    with serving(lockstep=True) as server, sn.connect(server.address, timeout=PATIENCE) as client:
+    with serving(lockstep=True) as server, connect(server.address) as client:
         yield client
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nursery import PATIENCE
 from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
@@ -30,9 +31,6 @@ from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.owner import owner_of
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
-
-WAIT = 10.0
-"""Time-out of a waiting test, s."""
 
 
 class Numbers(ArrayData):
@@ -350,7 +348,7 @@ def test_sending_from_another_thread_requires_a_capture(host: Host) -> None:
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
-    thread.join(WAIT)
+    thread.join(PATIENCE)
     assert len(errors) == 3 and all("thread" in error and "capture" in error for error in errors)
 
 
@@ -376,7 +374,7 @@ def test_capture_sends_for_its_frame_in_any_order(host: Host) -> None:
     for capture in reversed(taken):
         thread = threading.Thread(target=capture.send, args=(np.full(1, float(capture.frame)),))
         thread.start()
-        thread.join(WAIT)
+        thread.join(PATIENCE)
     got = [host.received(message) for message in host.taken()]
     assert [(data.frame, data[0], data.transform.pos[0]) for data in got] == [(3, 3, 3), (2, 2, 2), (1, 1, 1)]
     assert list(host.done) == [3, 2, 1]
@@ -403,7 +401,7 @@ def test_only_one_thread_can_send_a_capture(host: Host) -> None:
         barrier, outcomes = threading.Barrier(8), []
 
         def race(capture: Capture = capture, barrier: Any = barrier, outcomes: Any = outcomes) -> None:
-            barrier.wait(WAIT)
+            barrier.wait(PATIENCE)
             try:
                 capture.send(np.ones(1))
                 outcomes.append(True)
@@ -414,7 +412,7 @@ def test_only_one_thread_can_send_a_capture(host: Host) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(WAIT)
+            thread.join(PATIENCE)
         assert sorted(outcomes) == [False] * 7 + [True]
     assert len(host.taken()) == 20 and sorted(host.done) == list(range(1, 21))
 
@@ -512,7 +510,7 @@ def test_real_worker_threads_send_every_frame(host: Host) -> None:
     host.sent = Notifying(arrived)
     for _ in range(100):
         early = host.frame(probe)
-        assert arrived.acquire(timeout=WAIT)
+        assert arrived.acquire(timeout=PATIENCE)
         got += [host.received(message) for message in early + host.taken()]
     assert sorted(data.frame for data in got) == list(range(1, 101))
     assert all(data[0] == data[999] == data.frame for data in got)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from streaming import PATIENCE, Peer, serving, until
+from streaming import PATIENCE, Peer, connect, serving, until
 
 import sensorium as sn
 from sensorium.client.client_sensor import ClientSensor
@@ -54,7 +54,7 @@ def server() -> Iterator[sn.Server]:
 @pytest.fixture(scope="module")
 def client(server: sn.Server) -> Iterator[sn.Client]:
     """A client of the server, shared by all tests: no mistake may cost it the connection."""
-    with sn.connect(server.address, timeout=PATIENCE) as made:
+    with connect(server.address) as made:
         yield made
 
 
@@ -127,7 +127,8 @@ def test_user_error_is_explained_and_the_connection_survives(
     frame = server.frame
     with pytest.raises(ConfigError, match=words):
         call(client)
-    assert client.step() == frame + 1 and client.is_connected and not caplog.records
+    assert client.step() == frame + 1 and not caplog.records
+    until(lambda: client.is_connected)
     assert server.counts.subscriptions == 0 and client.streams.keys() == {"gauge", "world"}
 
 
@@ -243,7 +244,7 @@ def test_server_error_names_the_called_function(client: sn.Client) -> None:
 def test_refused_destroy_keeps_listening(server: sn.Server, client: sn.Client) -> None:
     """The client gets the refusal in a sentence."""
     guard = client.spawn(TICKER, name="guard")
-    with sn.connect(server.address) as other:
+    with connect(server.address) as other:
         got: list[int] = []
         shared = other.wait_for("guard")
         shared.listen(lambda data: got.append(data.frame))

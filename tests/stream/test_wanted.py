@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from streaming import Sheet, SheetCfg, build, running, until
+from streaming import PATIENCE, Sheet, SheetCfg, build, connect, running, until
 
 import sensorium as sn
 
@@ -22,8 +22,8 @@ def test_large_sensor_is_computed_only_with_listeners(where: str) -> None:
     """With none, one, two, one and no listener, each listener has every computed frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        client = sn.connect(server.address) if where == "tcp" else scene.local_client(server=server)
-        with client, sn.connect(server.address) as stepper:
+        client = connect(server.address) if where == "tcp" else scene.local_client(timeout=PATIENCE, server=server)
+        with client, connect(server.address) as stepper:
 
             def ten() -> None:
                 for _ in range(10):
@@ -53,8 +53,8 @@ def test_disconnected_client_requests_no_computation() -> None:
     """The computation ends with the connection."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        with sn.connect(server.address) as stepper:
-            client = sn.connect(server.address)
+        with connect(server.address) as stepper:
+            client = connect(server.address)
             client.sensors["sheet"].listen(lambda data: None)
             until(lambda: server.counts.subscriptions == 1)
             assert computed(stepper.step) >= 1
@@ -80,7 +80,7 @@ def test_rate_limited_listener_gets_the_newest_sample() -> None:
     """A subscription to every fifth sample gets the value of its frame."""
     scene = build(columns=1024)
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, running(server):
-        with sn.connect(server.address) as client:
+        with connect(server.address) as client:
             got: list[tuple[int, float]] = []
             client.subscribe(
                 "sheet", lambda data: got.append((data.tick, float(data["cells"][0, 0]))), policy="lossless", every=5

@@ -201,7 +201,7 @@ def test_a_recording_is_shown_and_played_again(tmp_path: Path) -> None:
             scene.step(substeps=5)
     replayed = ReplayScene(tmp_path / "run.mcap")
     seen: dict[int, Any] = {}
-    with sn.serve(replayed, "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
+    with sn.serve(replayed, "tcp://127.0.0.1:0") as server, sn.connect(server.address, timeout=120.0) as client:
         client.on_tick(lambda snapshot: seen.update({snapshot.tick: snapshot}), envs=1)
         wait_until(lambda: server.counts.subscriptions)
         replayed.step(substeps=200)
@@ -227,7 +227,7 @@ def test_a_recording_is_shown_and_played_again(tmp_path: Path) -> None:
 def test_a_page_sets_a_knob_that_the_config_lacks(tmp_path: Path) -> None:
     """The server adds it to the config; a knob that does not exist is an error for the client."""
     scene = scene_of()
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         client.sensors["imu"].set("noise", 0.0)
         client.sensors["state"].set("bias", {"pos_w": 0.5})
         client.step()
@@ -243,7 +243,7 @@ def test_mounts_are_where_their_bodies_are() -> None:
     """`Client.drawings` gives the place of each mount on its body: with the body's pose it is the pose of a reading."""
     scene = scene_of(2)
     scene.step(substeps=7)
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         drawings = client.drawings(1)
         row, *place = drawings.mounts["imu"][0]
         assert drawings.drawn == {"imu"} and not drawings.shapes
@@ -302,7 +302,7 @@ def test_a_page_takes_the_steps_in_lock_step_and_says_where_it_cannot(lockstep: 
 def test_shapes_of_plugins_reach_clients() -> None:
     """`Client.drawings` has what `debug_draw` gives for the environment; its exception is an error that names it."""
     scene = sn.Scene(sn.MujocoEngine(MODEL, 2), [BeaconCfg(name="beacon", body="box", debug_vis=True)])
-    with scene.local_client() as client:
+    with scene.local_client(timeout=120.0) as client:
         (shape,) = client.drawings(1).shapes["beacon"]
         np.testing.assert_allclose(shape.items, [[1.0, 0.0, 3.0]])
         assert (shape.kind, shape.color, shape.size, shape.colors) == ("points", (0.0, 1.0, 0.0), 0.5, None)
