@@ -77,7 +77,7 @@ class MappedSensor:
 
 
 def exact_ns(seconds: Array) -> Array:
-    """Return times in s, float32, as int64 ns: those of their shortest decimals, since 0.1 s is 1.5 ns more in float32."""
+    """Return times in s, float32, as int64 ns, by their shortest decimals: 0.1 s in float32 is 1.5 ns more."""
     return np.rint(seconds.astype(np.float32).astype(np.str_).astype(np.float64) * 1e9).astype(np.int64)
 
 
