@@ -37,7 +37,8 @@ def _turned(quat: Array, variances: Array) -> Array:
         variances: variances along them, `[3]`.
     """
     errors = rotate(quat[:, None].astype(np.float64), np.diag(np.sqrt(variances)))
-    return np.einsum("rki,rkj->rij", errors, errors)
+    matrices: Array = np.einsum("rki,rkj->rij", errors, errors)
+    return matrices
 
 
 def xyzw(quat: Array) -> Array:
