@@ -80,6 +80,9 @@ def test_a_recorded_run_is_replayed_as_the_same_npz(
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert replay.attachment("rig.toml") == RIG.encode()
         assert replay.description.seed == 5
+    for name in ("depth", "distance_to_image_plane"):  # its name in data_types, and that of the field
+        assert main(["plot", str(tmp_path / "run.mcap"), f"eye.{name}", "--to", str(tmp_path / f"{name}.png")]) == 0
+    assert (tmp_path / "depth.png").read_bytes() == (tmp_path / "distance_to_image_plane.png").read_bytes()
 
 
 def test_some_environments_of_the_demo_are_recorded_with_ros2_messages(tmp_path: Path) -> None:

@@ -198,8 +198,15 @@ def test_declared_sensors_are_observed() -> None:
 
 
 def test_field_aliases_are_accepted() -> None:
-    scene = sn.Scene(sn.TensorEngine(1), [genesis.IMU(name="imu", body="body", fields=("ang_vel_b",))])
-    assert list(scene.observer("imu.ang_vel").names) == ["imu.ang_vel"]
+    wall = sn.engines.Shape("box", "wall", (0.1, 9.0, 9.0), pos=(2.0, 0.0, 0.0))
+    scene = sn.Scene(sn.TensorEngine(1, shapes=[wall]), [
+        genesis.IMU(name="imu", body="body", fields=("ang_vel_b",)),
+        sn.CameraCfg(name="eye", body="body", width=4, height=3, data_types=("depth",)),
+    ])  # fmt: skip
+    scene.update()
+    look = scene.observer("imu.ang_vel", "eye.depth")
+    assert list(look.names) == ["imu.ang_vel", "eye.depth"]
+    torch.testing.assert_close(look()[0, 3:], torch.full((12,), 1.9))
 
 
 @pytest.mark.parametrize(

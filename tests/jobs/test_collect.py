@@ -21,6 +21,7 @@ from sensorium.jobs.collect import collect
 from sensorium.jobs.mcap import McapRecording, about_of
 from sensorium.jobs.report import verify
 from sensorium.jobs.store import Store
+from sensorium.record.export.lerobot import Vector
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -227,6 +228,26 @@ def test_lerobot_has_an_episode_per_environment_and_episode(
             pixels = np.frombuffer(rows["eye"]["rgb"][places["eye"]].as_py(), np.uint8).reshape(8, 12, -1)[..., :3]
             image = np.asarray(pillow.open(io.BytesIO(frame["observation.images.eye"]["bytes"])))
             np.testing.assert_array_equal(image, pixels)
+
+
+def test_chosen_features_of_lerobot(outputs: dict[str, Path], tmp_path: Path) -> None:
+    """The columns of a vector are those that the state of all sensors has."""
+    pytest.importorskip("PIL.Image")
+    collect(outputs["parquet"], tmp_path / "all", "lerobot")
+    chosen = {"gyro": Vector(("robot/imu.ang_vel_b",))}
+    collect(outputs["parquet"], tmp_path / "chosen", "lerobot", features=chosen)
+    names = json.loads((tmp_path / "all/meta/info.json").read_text())["features"]["observation.state"]["names"]
+    places = [names.index(f"robot/imu.ang_vel_b.{axis}") for axis in "xyz"]
+    frames, whole = (pq.read_table(tmp_path / name / "data/chunk-000/file-000.parquet") for name in ("chosen", "all"))
+    assert frames["observation.gyro"].to_pylist() == [
+        [state[place] for place in places] for state in whole["observation.state"].to_pylist()
+    ]
+    for options, text in (
+        ({"features": {"two": Vector(("robot/imu",), 2)}}, "expected one"),
+        ({"video": True}, "lerobot"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            collect(outputs["parquet"], tmp_path / "no", "parquet" if "video" in options else "lerobot", **options)
 
 
 def lifted(scene: Any, env_ids: Any) -> Any:

@@ -138,6 +138,27 @@ def test_contradictory_options_and_what_a_bag_cannot_hold(tmp_path: Path) -> Non
                 call()
 
 
+def test_a_recording_has_the_given_date(tmp_path: Path) -> None:
+    """Of its start: at once in the messages of a bag, and in exports of readings, whose times count from 0."""
+    made, date = scene(1), 1_700_000_000_123_456_789
+    with (
+        made.record(tmp_path / "bag.mcap", ros2="only", start_ns=date),
+        made.record(tmp_path / "run.mcap", ros2=True, start_ns=date),
+    ):
+        made.update()
+        made.update()
+    stamps = {}
+    for name in ("bag", "run"):
+        with AnyReader([tmp_path / f"{name}.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
+            clocks = [bag.deserialize(data, each.msgtype) for each, _, data in bag.messages() if each.topic == "/clock"]
+        stamps[name] = [each.clock.sec * 10**9 + each.clock.nanosec for each in clocks]
+    assert len(stamps["run"]) == 3 and stamps["bag"] == [date + ns for ns in stamps["run"]]
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.start_ns == date and replay.end < 1.0
+    with pytest.raises(ConfigError, match="start_ns: got -1"):
+        made.record(tmp_path / "other.mcap", start_ns=-1)
+
+
 def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
     made = scene(2)
     with made.record(tmp_path / "run.mcap", ros2=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sensorium as sn
 from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, load
@@ -78,6 +79,25 @@ def test_paired_compares_equal_captures() -> None:
         captured, measured, truth = recorder.recording(described(0.03))["gyro"].paired("rate", env)
         assert np.allclose(captured / DT, [0, 4, 8, 12, 16])
         assert np.allclose(measured - truth, 0.5)
+
+
+@pytest.mark.parametrize("delay", [None, 0.02])
+def test_a_reset_at_a_capture_replaces_it(delay: float | None, tmp_path: Path) -> None:
+    """The sample of that tick belongs to the new episode, in both branches."""
+    engine = sn.TensorEngine(1, DT, bodies=["body"])
+    cfg = sn.BodyStateCfg(name="state", body="body", fields=("pos_w",), update_period=4 * DT, delay=delay)
+    scene = sn.Scene(engine, [cfg])
+    with scene.record(tmp_path / "run.mcap"):
+        for tick in range(1, 21):
+            engine.body_pos_w[:] = tick
+            scene.update()
+            if tick == 8:
+                engine.body_pos_w[:] = 100.0
+                scene.reset()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        captured, measured, truth = replay.recording()["state"].paired("pos_w")
+    assert {8, 12}.issubset(np.rint(captured / DT).astype(int).tolist()) and 100.0 in truth
+    np.testing.assert_array_equal(measured, truth)
 
 
 def test_a_sensor_without_delay_has_one_row_per_capture() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from ros2_cases import NS, cloud, stamp, stores, wxyz, xyz
 from scipy.spatial.transform import Rotation
 
@@ -31,6 +32,7 @@ class Bag:
         self.messages = Ros2Messages(scene.description(), [0], poses=True, truth=True, **options)
         self._store = store
         self.found: dict[str, list[Any]] = {}
+        self.times: dict[str, list[int]] = {}
         self._take(self.messages.static())
         self._scene = scene
 
@@ -41,8 +43,9 @@ class Bag:
                 self._take(block)
 
     def _take(self, block: Any) -> None:
-        for index, _, data in block:
+        for index, time, data in block:
             topic = self.messages.topics[index]
+            self.times.setdefault(topic.name, []).append(int(time))
             self.found.setdefault(topic.name, []).append(self._store.deserialize_cdr(bytes(data), topic.type))
 
 
@@ -123,9 +126,12 @@ def test_covariances_are_those_of_the_errors(store: Any) -> None:
         sn.GnssCfg(name="gnss", body="body", horizontal_sd=0.5, vertical_sd=1.0, hdop=1.5, vdop=2.0, pos_noise=0.7,
                    vel_noise=white, heading_deg=90.0),
         sn.BarometerCfg(name="baro", body="body", noise=1.5),
+        sn.BodyStateCfg(name="state", body="body", noise={
+            "pos_w": white, "quat_w": (0.01, 0.02, 0.03), "lin_vel_w": white, "ang_vel_w": (0.3, 0.1, 0.2)}),
         sn.ImuCfg(name="drawn", body="body", fields=("ang_vel_b", "lin_acc_b"), gyro_noise=sn.Uniform(0.1, 0.2)),
     ])  # fmt: skip
     bag = Bag(scene, store)
+    engine.array("body_quat_w")[:] = torch.tensor((0.8, 0.36, 0.0, 0.48))
     scene.update()
     bag.add()
 
@@ -155,11 +161,57 @@ def test_covariances_are_those_of_the_errors(store: Any) -> None:
     matrix = velocity.twist.covariance.reshape(6, 6)
     check(np.round(matrix[:3, :3], 12), error("gnss", "vel_enu")[:, [1, 0, 2]])
     assert matrix[3, 3] == -1.0
+    # Pose and twist of a body that is turned: in the axes of the world, and of the body
+    (odometry,) = bag.found["/env_0000/state/odometry"]
+    turned, still = (
+        Rotation.from_quat(each.quat_w.double().numpy(), scalar_first=True)
+        for each in (scene["state"].data, scene["state"].ground_truth)
+    )
+    parts = [
+        (odometry.pose.covariance, error("state", "pos_w"), (turned * still.inv()).as_rotvec()),
+        (odometry.twist.covariance, *(still.inv().apply(error("state", name)) for name in ("lin_vel_w", "ang_vel_w"))),
+    ]  # fmt: skip
+    for found, *errors in parts:
+        expected = np.cov(np.hstack(errors).T)
+        size = np.sqrt(np.outer(*[np.diag(expected)] * 2))
+        np.testing.assert_allclose(found.reshape(6, 6) / size, expected / size, atol=5.0 * np.sqrt(2.0 / envs))
+    assert not bag.found["/env_0000/state/truth/odometry"][0].pose.covariance.any()
     # Unknown: true values, drawn amounts, no noise
     assert not bag.found["/env_0000/imu/truth/data_raw"][0].angular_velocity_covariance.any()
     assert bag.found["/env_0000/gnss/truth/fix"][0].position_covariance_type == 0
     (drawn,) = bag.found["/env_0000/drawn/data_raw"]
     assert not drawn.angular_velocity_covariance.any() and not drawn.linear_acceleration_covariance.any()
+
+
+def test_outages_of_a_receiver_are_messages_without_a_fix(store: Any) -> None:
+    """The first fix takes 0.5 s; each sample is written once, when it arrives."""
+    gnss = sn.GnssCfg(name="gnss", body="body", origin=(47.0, 8.0, 400.0), rate_hz=10.0, delay=0.05, pos_noise=0.1,
+                      time_to_first_fix=0.5)  # fmt: skip
+    scene = sn.Scene(sn.TensorEngine(1, 0.01, bodies=["body"]), [gnss])
+    bag = Bag(scene, store)
+    for _ in range(100):
+        scene.update()
+        bag.add()
+    fixes = bag.found["/gnss/fix"]
+    assert [stamp(each) for each in fixes] == [k * NS // 10 for k in range(10)]
+    assert [each.status.status for each in fixes] == [-1] * 5 + [0] * 5
+    assert [each.position_covariance_type for each in fixes] == [0] * 5 + [2] * 5
+    assert [each.latitude == each.latitude for each in fixes] == [False] * 5 + [True] * 5
+    assert bag.times["/gnss/fix"] == [k * NS // 10 + NS // 20 for k in range(10)]
+    assert len(bag.found["/gnss/fix_velocity"]) == 5
+
+
+def test_scans_are_stamped_with_their_start(store: Any) -> None:
+    """To the nanosecond, although the times of points are float32."""
+    wall = sn.engines.Shape("box", "wall", (0.1, 50.0, 50.0), pos=(5.0, 0.0, 0.0))
+    scene = sn.Scene(
+        sn.TensorEngine(1, 0.01, bodies=["body"], shapes=[wall]), [sn.preset("vlp16", name="lidar", body="body")]
+    )
+    bag = Bag(scene, store)
+    for _ in range(40):
+        scene.update()
+        bag.add()
+    assert [stamp(each) for each in bag.found["/lidar/points"]] == [k * NS // 10 for k in range(4)]
 
 
 F4, U1, U2, U4, F8 = 7, 2, 4, 6, 8

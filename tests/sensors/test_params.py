@@ -81,6 +81,24 @@ def test_config_validation_applies_at_run_time() -> None:
     assert scene["r"].data.distance.tolist() == pytest.approx([1e-3] * 3)
 
 
+class BakedCfg(RangeCfg):
+    """A range finder whose hooks do not read `params`."""
+
+
+class Baked(SimpleSensor[BakedCfg, RangeData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.distance.copy_(self.mount.pos_w.norm(dim=-1).clamp(max=self.cfg.max_range))
+
+
+def test_a_number_that_hooks_take_from_the_config_cannot_be_set() -> None:
+    """It would have no effect."""
+    scene = sn.Scene(tumbling_engine(3, shift=0.1), [BakedCfg(name="r", body="body")])
+    with pytest.raises(sn.ConfigError, match=r"max_range: got 0\.1, .* self\.params\.max_range .* scene\.reconfigure"):
+        scene["r"].set("max_range", 0.1)
+
+
 def test_non_finite_state_of_plugins_is_named() -> None:
     """NaN in one env's position: that sample is invalid, the warning names env, body and tick."""
     engine = sn.TensorEngine(3, bodies=("arm",))

@@ -191,7 +191,7 @@ def test_no_message_of_a_page_ends_the_loop_and_no_browser_holds_it() -> None:
     assert not any(sensor.buffers.listeners for sensor in scene.sensors.values())
 
 
-def test_a_recording_is_shown_and_played_again(tmp_path: Path) -> None:
+def test_a_recording_is_shown_and_played_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It has the bodies and the readings of the scene, continues at a time, and starts over at its end."""
     from sensorium.record.replay_scene import ReplayScene
 
@@ -222,6 +222,7 @@ def test_a_recording_is_shown_and_played_again(tmp_path: Path) -> None:
         socket.set(socket.widgets["loop"], "play")
         wait_until(lambda: view.wait(0.05) or replayed.time == 0.0)
         socket.close()
+    assert "ended the connection" not in capfd.readouterr().err  # closing a page is no fault
 
 
 def test_a_page_sets_a_knob_that_the_config_lacks(tmp_path: Path) -> None:

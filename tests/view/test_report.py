@@ -345,8 +345,11 @@ def test_units_of_elements_and_levels_of_images() -> None:
 
 def test_a_page_needs_no_other_file(recording: Recording, tmp_path: Path) -> None:
     """It holds the tables and pictures, and refers to nothing outside."""
-    report = report_of(recording)
-    text = write_report(report, tmp_path / "new/report.html", "Report of <run>").read_text(encoding="utf-8")
+    analysed, drawn = list[int](), list[int]()
+    report = report_of(recording, shown=analysed.append)
+    path = write_report(report, tmp_path / "new/report.html", "Report of <run>", shown=drawn.append)
+    text = path.read_text(encoding="utf-8")
+    assert analysed == drawn == [*range(len(recording))]  # the progress bar follows them
     assert "<title>Report of &lt;run&gt;</title>" in text and "200" in text
     assert [alt for alt in re.findall(r'<img alt="([^"]*)"', text)] == ["", "noisy.ang_vel_b", "steps.ang_vel_b"]
     assert not re.search(r'(?:src|href)="(?!data:image/png;base64,)', text) and "http" not in re.sub(

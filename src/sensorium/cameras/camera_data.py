@@ -144,6 +144,11 @@ class CameraData:
         return Images((name, getattr(self, ALIASES.get(name, name))) for name in self.data_types)
 
     @property
+    def depth(self) -> Tensor:
+        """`distance_to_image_plane`, m, under its name in `data_types`."""
+        return self.distance_to_image_plane
+
+    @property
     def info(self) -> list[dict[str, Any]]:
         """One dict per camera: data type -> labels of its ids, or None for a type without ids.
 

@@ -154,6 +154,8 @@ class Run(Driven):
     """With --record: write the true states of sensors, such as biases and walks, as the sensors NAME.states."""
     images: Literal["raw", "png", "jpeg"] = "raw"
     """With --ros2 or --ros2-only: images of 8 bits in ROS 2 messages, raw or compressed."""
+    start_ns: Annotated[int, unset("NS", "the date of a trajectory, for exports")] = 0
+    """With --record: date of the start, ns since 1970, for exports, and for the messages of --ros2-only."""
     record_envs: Annotated[str, unset("K,K,...", "all")] = ""
     """With --record: only these environments, e.g. 0,3."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -190,7 +192,8 @@ class Run(Driven):
         title, ticks = self.title, max(1, round(seconds / scene.engine.dt))
         if self.record is not None:
             ros2: Any = "only" if self.ros2_only else self.ros2
-            options = {"ros2": ros2, "truth": self.truth, "states": self.states, "images": self.images}
+            options = {"ros2": ros2, "truth": self.truth, "states": self.states, "images": self.images,
+                       "start_ns": self.start_ns}  # fmt: skip
             with recording(scene, self.record, envs, self.rig, options) as recorder:
                 completed = simulate(scene, control, every, ticks)
             finish(scene, recorder, self.out, presets, title)
@@ -318,7 +321,7 @@ class Run(Driven):
             fix = "Without --record, sensorium run writes OUT/readings.npz."
             raise UsageError.of("--record", str(self.record), "the name of an MCAP file, such as run.mcap", fix)
         given = {"--ros2": self.ros2, "--ros2-only": self.ros2_only, "--no-truth": not self.truth,
-                 "--states": self.states, "--record-envs": self.record_envs}  # fmt: skip
+                 "--states": self.states, "--start-ns": self.start_ns, "--record-envs": self.record_envs}  # fmt: skip
         for option, value in given.items():
             if value and self.record is None:
                 raise UsageError.of(option, str(value), f"{option} only with --record", "Add --record FILE.mcap.")

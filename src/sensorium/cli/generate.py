@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich import box
 from rich.markup import escape
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_envs
@@ -267,16 +267,26 @@ class GenerateCollect:
     """Folder or URL for the merged data set, for lerobot a folder; created if missing, existing files are replaced."""
     format: Annotated[Literal["lerobot", "parquet", "mcap"] | None, unset("lerobot|parquet|mcap", "none")] = None
     """Format of the merged data set."""
+    feature: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=SENSOR,...")] = ()
+    """With lerobot: vector observation.NAME, or action, of the values of sensors, or of fields as SENSOR.FIELD. May be
+    repeated. By default state of all sensors."""
+    video: bool = False
+    """With lerobot: write images as H.264 in MP4 files instead of PNG (pip install 'sensorium[lerobot]')."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
         if (self.to is None) != (self.format is None):
             option, given = ("--to", self.to) if self.format is None else ("--format", self.format)
             raise UsageError.of(option, given, "--to and --format together", "Use --to DIR --format parquet.")
+        for option, chosen in (("--feature", self.feature), ("--video", self.video)):
+            if chosen and self.format != "lerobot":
+                raise UsageError.of(option, chosen, "--format lerobot", "Other formats do not have this option.")
         from sensorium.jobs.collect import collect
+        from sensorium.record.export.lerobot import Vector
 
+        features = dict(map(Vector.parse, self.feature))
         with progress("collecting") as show_progress:
-            notes = collect(self.out, self.to, self.format, show_progress)
+            notes = collect(self.out, self.to, self.format, show_progress, features=features, video=self.video)
         for text in notes:
             note(text)
         if self.to is not None:

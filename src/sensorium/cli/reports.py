@@ -272,7 +272,13 @@ def _chosen(fields: Mapping[str, Sequence[str]], texts: Sequence[str]) -> list[t
     Raises:
         UnknownNameError: a text is neither SENSOR nor SENSOR.FIELD of this recording.
     """
-    known = {f"{name}.{field}": [(name, field)] for name, each in fields.items() for field in each}
+    from sensorium.cameras.camera_data import ALIASES
+
+    known = {
+        f"{name}.{alias}": [(name, field)] for name, each in fields.items() for alias, field in ALIASES.items()
+        if field in each
+    }  # fmt: skip
+    known |= {f"{name}.{field}": [(name, field)] for name, each in fields.items() for field in each}
     known |= {name: [(name, field) for field in each] for name, each in fields.items()}
     found: dict[tuple[str, str], None] = {}
     for text in texts or fields:

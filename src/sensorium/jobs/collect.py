@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,17 @@ from sensorium.jobs.rows import TRUTH
 from sensorium.jobs.shard_files import FileRows, file_rows, recording
 from sensorium.jobs.store import Store
 from sensorium.readings import Array, Reading, SceneDescription
-from sensorium.record.export.lerobot import DONE, NO_TASK, FeatureSource, action_of, fps_of, period_of, sources_of
+from sensorium.record.export.lerobot import (
+    DONE,
+    NO_TASK,
+    FeatureLayout,
+    FeatureSource,
+    Vector,
+    action_of,
+    fps_of,
+    period_of,
+    sources_of,
+)
 from sensorium.record.export.lerobot_files import OUTDATED, DatasetFiles
 from sensorium.record.staging import staged
 
@@ -33,7 +44,7 @@ SOON = 1e-7
 
 def collect(
     out: Any, to: Any = None, format: Literal["parquet", "mcap", "lerobot"] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, *, features: Mapping[str, Vector] | None = None, video: bool = False,
 ) -> list[str]:  # fmt: skip
     """Write the shards of an output that are done as one data set, or only the manifest.
 
@@ -48,6 +59,8 @@ def collect(
         to: folder or URL of fsspec for the data set, whose earlier files are replaced. For LeRobot a folder.
         format: format of the data set; None writes the manifest of the output if all shards are done.
         progress: called with the numbers of parts that are done, and of all.
+        features: vectors of chosen values for LeRobot, of one capture each, see `write_lerobot`.
+        video: write images for LeRobot as H.264 instead of PNG files.
 
     Returns:
         A message for everything that is missing.
@@ -63,6 +76,11 @@ def collect(
         raise ArgumentError("to, format: got one of the two, expected both, or none to write the manifest.")
     if format not in (None, *_WRITERS):
         raise ArgumentError(f"format: got {format!r}, expected {', '.join(_WRITERS)} or None.")
+    if (features or video) and format != "lerobot":
+        raise ArgumentError(f'features, video: got them with format {format!r}, expected format="lerobot".')
+    if windows := [name for name, each in (features or {}).items() if each.captures > 1]:
+        fix = "Generate MCAP files, and export those with features of several captures."
+        raise ArgumentError(f"features: got several captures for {windows[0]!r}, expected one. {fix}")
     done, first = set[int](), dict[str, Any]()
     for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         done.add(index)
@@ -78,7 +96,10 @@ def collect(
     target = Store(to)
     if target.url == store.url:
         raise ArgumentError(f"to: got the output itself, {store.url!r}. Give another folder.")
-    return notes + _WRITERS[format](job, store, target, sorted(done), first, progress or (lambda done, total: None))
+    write = _WRITERS[format]
+    if format == "lerobot":
+        write = partial(write, layout=FeatureLayout(features, video=video))
+    return notes + write(job, store, target, sorted(done), first, progress or (lambda done, total: None))
 
 
 def _write_parquet(
@@ -202,10 +223,11 @@ class _Dataset:
     Args:
         root: an empty folder.
         duration: duration of the episodes, s.
+        layout: options of the features.
     """
 
-    def __init__(self, root: Path, duration: float) -> None:
-        self._root, self._duration = root, duration
+    def __init__(self, root: Path, duration: float, layout: FeatureLayout) -> None:
+        self._root, self._duration, self._layout = root, duration, layout
         self._files: DatasetFiles | None = None
         self._times: Array = np.zeros(0)
         self._sources: list[FeatureSource] = []
@@ -225,7 +247,7 @@ class _Dataset:
         period = max(periods) or self._duration
         self._times = np.arange(0.0, self._duration - SOON, period)
         self._files = DatasetFiles(self._root, fps_of(1.0 / period))
-        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()})
+        self._sources, self.notes = sources_of({name: each.specs for name, each in tables.items()}, self._layout)
         if controls is None:
             self.notes.append("the action: the engine has no controls")
 
@@ -237,13 +259,18 @@ class _Dataset:
             self._short += 1
             return
         newest = {name: each.reading(name, rows[name][begin:]) for name, each in tables.items()}
-        columns = {each.feature.name: each.values(newest, np.arange(count)) for each in self._sources}
-        features = {each.feature.name: each.feature for each in self._sources}
-        if controls is not None:
+        assert self._files is not None
+        columns, features = dict[str, Any](), {each.feature.name: each.feature for each in self._sources}
+        for source in self._sources:
+            columns[source.feature.name] = values = source.values(newest, np.arange(count))
+            if source.feature.dtype == "video":
+                columns[source.feature.name] = images = self._files.column(source.feature)
+                for pixels in values:
+                    images.append(pixels)
+        if controls is not None and "action" not in features:
             actions = controls.columns["value"][controls.at(episode, self._times)[begin:]].astype(np.float32)
             columns["action"], features["action"] = actions, action_of(actions.shape[1])
         columns["next.done"], features["next.done"] = [False] * (count - 1) + [True], DONE
-        assert self._files is not None
         self._files.add(features, columns, [NO_TASK] * count)
 
     def close(self) -> None:
@@ -260,13 +287,14 @@ class _Dataset:
 
 
 def _write_lerobot(
-    job: Job, store: Store, target: Store, shards: list[int], first: Mapping[str, Any], progress: Progress
-) -> list[str]:
+    job: Job, store: Store, target: Store, shards: list[int], first: Mapping[str, Any], progress: Progress, *,
+    layout: FeatureLayout,
+) -> list[str]:  # fmt: skip
     if not target.is_local:
         raise ArgumentError(f"to: got {target.url!r}, expected a folder for LeRobot. Collect into one and copy it.")
     duration = first["simulated_s"] / first["num_envs"] / job.episodes
     with staged(target.root, *OUTDATED) as root:
-        dataset = _Dataset(root, duration)
+        dataset = _Dataset(root, duration, layout)
         for place, index in enumerate(shards):
             tables, controls = dict[str, _Rows](), None
             for name, about in first["files"].items():

@@ -477,10 +477,9 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
     def part(values: Mapping[str, Array]) -> dict[str, Array]:
         return {name: read_only(array[keep if name in ragged else rows]) for name, array in values.items()}
 
-    about = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
     return Reading(
         reading.name, reading.kind, reading.specs, read_only(reading.env_ids[rows]), reading.tick, reading.time,
-        part(reading.measured), part(reading.truth), {name: read_only(reading.meta[name][rows]) for name in about},
+        part(reading.measured), part(reading.truth), {name: read_only(reading.meta[name][rows]) for name in ABOUT},
         _offsets=offsets, _pose=None if pose is None else read_only(pose[rows]), _dt=reading._dt,
     )  # fmt: skip
 

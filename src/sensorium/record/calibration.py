@@ -120,6 +120,8 @@ def noise_of(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: flo
 def white_variances(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: float) -> Array | None:
     """Return the variance of the white noise and of the quantisation of one sample, float64 `[column]`.
 
+    Of a rotation, it is that of the rotation vector in the measured frame, rad^2 `[3]`.
+
     It is noise^2 + noise_density^2 rate + resolution^2 / 12; the last term is that of an error which is uniform within
     one step (Widrow & Kollar, Quantization Noise, 2008). Biases and walks are not included. None if a knob is drawn per
     environment.
@@ -130,7 +132,7 @@ def white_variances(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_
         prefix: its prefix in names of knobs, e.g. ``"gyro"``; empty for none.
         rate_hz: samples per second.
     """
-    total = np.zeros(field.columns)
+    total = np.zeros(3 if field.kind == "rotation" else field.columns)
     for name, factor in (("noise", 1.0), ("noise_density", rate_hz), ("resolution", 1.0 / 12.0)):
         amount = _amount(cfg, field, prefix, name)
         if _is_drawn(amount):

@@ -110,8 +110,13 @@ class SensorRecording:
         return self.capture_time[arrivals, env], self.measured[name][arrivals, env], self.truth[name][captures, env]
 
     def pairs(self, env: int = 0) -> tuple[Array, Array]:
-        """Return the rows of measured and of true values, `[n]` each, for the same captures of one env."""
-        captures, arrivals = self.captures(env), self.arrivals(env)
+        """Return the rows of measured and of true values, `[n]` each, for the same captures of one env.
+
+        They are the last rows of each capture: a reset replaces a capture that was made at the same tick.
+        """
+        captures = _ends(self.truth_time[:, env])
+        arrivals = _ends(np.where(self.valid[:, env], self.capture_time[:, env], -np.inf))
+        arrivals = arrivals[self.valid[arrivals, env]]
         _, left, right = np.intersect1d(
             self.capture_time[arrivals, env], self.truth_time[captures, env], return_indices=True
         )
@@ -135,6 +140,11 @@ class SensorRecording:
             self, time=self.time[rows], capture_time=self.capture_time[rows], truth_time=self.truth_time[rows],
             valid=self.valid[rows], stamp=self.stamp[rows], measured=measured, truth=truth, offsets=offsets,
         )  # fmt: skip
+
+
+def _ends(values: Array) -> Array:
+    """Return the indices after which a sequence changes, including the last."""
+    return np.flatnonzero(np.concatenate((np.not_equal(values[1:], values[:-1]), [len(values) > 0])))
 
 
 def _changes(values: Array) -> Array:

@@ -53,6 +53,8 @@ int64[] env_ids
 string name
 string value
 """
+MAX_DATE = 2**31 * 10**9
+"""End of the dates of ROS 2 messages, ns since 1970: in 2038."""
 LARGEST = 2**18
 """Maximum size of a reading that is collected with others, bytes."""
 _PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
@@ -211,6 +213,8 @@ class Recorder:
         states: whether to write the true states of sensors, such as biases, as readings of ``NAME.states``; see
             `sensorium.scene.states`.
         images: images of 8 bits in ROS 2 messages: ``"raw"``, or compressed as ``"png"`` or ``"jpeg"``.
+        start_ns: date of tick 0, ns since 1970, which exports add to all times, and ``ros2="only"`` at once; by
+            default that of a trajectory, which only exports add.
 
     Raises:
         ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; an
@@ -230,8 +234,12 @@ class Recorder:
         truth: bool = True,
         states: bool = False,
         images: ImageFormat = "raw",
+        start_ns: int = 0,
     ) -> None:
         self._scene = scene
+        if not 0 <= start_ns < MAX_DATE:
+            expected = f"a date from 0 to before {MAX_DATE} (2038), ns since 1970"
+            raise ConfigError.single("Recorder", "start_ns", start_ns, expected, "Use for example time.time_ns().")
         if images != "raw" and not ros2:
             raise ConfigError.single("Recorder", "images", images, "'raw', or ROS 2 messages", "Add ros2=True.")
         if states and ros2 == "only":
@@ -249,7 +257,7 @@ class Recorder:
         self.ros2 = bool(ros2)
         self._is_own = ros2 != "only"
         """Whether readings are written, and not only ROS 2 messages."""
-        self._truth, self._images, self._with_states = truth, images, states
+        self._truth, self._images, self._with_states, self._start_ns = truth, images, states, start_ns
         self._states: dict[str, SensorStates] = {}
         self._tracks: dict[str, _Track] = {}
         self._rows_of: dict[str, SensorRows] = {}
@@ -396,7 +404,7 @@ class Recorder:
             return
         scene = self._scene
         about, bodies = scene.description().to_dict(), scene.bodies().to_dict()["bodies"]
-        start_ns = getattr(scene.engine, "start_ns", 0)  # of a trajectory
+        start_ns = self._start_ns or getattr(scene.engine, "start_ns", 0)  # of a trajectory
         add_description(self._writer, about, self.env_ids.tolist(), bodies, start_ns)
         self._writer.attach(*WORLD_FILE, scene.world_file())
 
@@ -553,7 +561,7 @@ class Recorder:
         self._places = _places(about)
         self._ros2 = Ros2Track(
             self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time, truth=self._truth,
-            images=self._images,
+            images=self._images, start_ns=0 if self._is_own else self._start_ns,  # readings count from 0
         )  # fmt: skip
 
     def _unfollow(self, name: str) -> None:

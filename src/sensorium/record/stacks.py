@@ -12,7 +12,7 @@ from sensorium.errors import ArgumentError
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
 
-ABOUT = ("capture_tick", "truth_tick", "stamp", "valid", "frame")
+ABOUT = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
 """Values per environment of a stack."""
 EACH = ("ticks", "times", "pose", "offsets")
 """Other values per reading."""

@@ -953,6 +953,7 @@ class Scene:
         truth: bool = True,
         states: bool = False,
         images: Literal["raw", "png", "jpeg"] = "raw",
+        start_ns: int = 0,
     ) -> Recorder:
         """Record every sample from now on in an MCAP file, until the result is closed.
 
@@ -967,6 +968,8 @@ class Scene:
             truth: whether to write true values and poses.
             states: whether to write the true states of sensors, such as biases, as readings of ``NAME.states``.
             images: images of 8 bits in ROS 2 messages: raw, or compressed as PNG or JPEG.
+            start_ns: date of tick 0, ns since 1970, for exports, and for the messages of ``ros2="only"``; by default
+                that of a trajectory, for exports only.
 
         Raises:
             ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; an
@@ -976,8 +979,9 @@ class Scene:
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.Recorder(
-            self, path, sensors=sensors, envs=envs, ros2=ros2, truth=truth, states=states, images=images
-        )
+            self, path, sensors=sensors, envs=envs, ros2=ros2, truth=truth, states=states, images=images,
+            start_ns=start_ns,
+        )  # fmt: skip
 
     def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
         """Show the scene in the browser: the robot, the readings of its sensors, plots and controls.

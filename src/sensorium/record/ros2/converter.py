@@ -13,7 +13,7 @@ from sensorium.pose import Pose, composed
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
-from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, channels_of
+from sensorium.record.ros2.mapping import Channel, ImageFormat, MappedSensor, Samples, channels_of, exact_ns
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
 from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
@@ -32,8 +32,6 @@ _QOS = """\
   avoid_ros_namespace_conventions: false
 """
 IDENTITY = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
-_ROUNDING_NS = 1000
-"""Largest rounding of an offset in float32, ns."""
 _OPTICAL_XYZW = (-0.5, 0.5, -0.5, 0.5)
 """Rotation from a camera's frame (x forward, z up) to its optical frame (z forward, y down)."""
 
@@ -313,7 +311,7 @@ class _SensorMessages:
         self._envs = np.array(owner.envs, np.int64)
         self._ids: bytes = b""
         self._rows = self._envs
-        self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
+        self._arrivals: dict[tuple[str, str], Arrivals] = {}
         base = ros_name(sensor.name)
         frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
         self.frames = [owner._new_frame(each) for each in frames]
@@ -340,13 +338,14 @@ class _SensorMessages:
     def encode(self, stack: Stack) -> Iterator[MessageBlock]:
         """Yield the messages of consecutive readings, one block per channel and mount."""
         rows = self._rows_of(stack)
-        taken = {"measured": self._taken("measured", stack, rows)}
-        if self._owner._truth and stack.truth:
-            taken["truth"] = self._taken("truth", stack, rows)
+        taken = {("measured", ""): self._taken("measured", stack, rows)}
         for branch, mount, channel, template, first in self._channels:
-            if branch not in taken or not len(taken[branch].at):
+            if branch == "truth" and not stack.truth:
                 continue
-            new = taken[branch]
+            kind = branch, channel.gaps if branch == "measured" else ""
+            new = taken[kind] if kind in taken else taken.setdefault(kind, self._taken(branch, stack, rows, kind[1]))
+            if not len(new.at):
+                continue
             values = stack.measured if branch == "measured" else stack.truth
             samples = Samples(new.stamps, new.frames, stack, values, new.at, new.rows, new.is_all, mount)
             columns = dict(channel.columns(samples))
@@ -361,7 +360,7 @@ class _SensorMessages:
             else:
                 yield MessageBlock.of_rows(first + new.envs, new.log_times, template.fill(new.envs, columns))
         if self._owner._poses and stack.pose is not None:
-            yield from self._transforms(stack.pose, taken["measured"])
+            yield from self._transforms(stack.pose, taken["measured", ""])
 
     def _rows_of(self, stack: Stack) -> Array:
         """Return the rows of the converted envs in each reading."""
@@ -375,18 +374,22 @@ class _SensorMessages:
             self._ids, self._rows = ids, rows
         return self._rows
 
-    def _taken(self, branch: str, stack: Stack, rows: Array) -> _New:
-        """Return the new samples of a branch."""
+    def _taken(self, branch: str, stack: Stack, rows: Array, gaps: str = "") -> _New:
+        """Return the new samples of a branch, also those without a value, see `Channel.gaps`."""
         is_measured = branch == "measured"
         ticks = stack.about["capture_tick" if is_measured else "truth_tick"][:, rows]
         frames = stack.about["frame"][:, rows]
         valid = stack.about["valid"][:, rows] if is_measured else np.ones(ticks.shape, bool)
-        new = valid if self._owner._keeps_all else self._arrivals[branch].new(ticks, frames, valid)
+        if gaps:
+            is_gap = (stack.measured[gaps][:, rows] == 0).reshape(*valid.shape, -1).any(axis=2)
+            valid = valid | (is_gap & stack.about["is_new"][:, rows])
+        arrivals = self._arrivals.setdefault((branch, gaps), Arrivals(len(self._envs)))
+        new = valid if self._owner._keeps_all else arrivals.new(ticks, frames, valid)
         true = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
         seconds = stack.about["stamp"][:, rows] if is_measured else true
         start, offsets = self._owner._start_ns, (stack.measured if is_measured else stack.truth).get("time_offset")
         if offsets is not None and stack.offsets is None:  # scans that began before the time 0 have no stamp in ROS
-            new = new & (start + nanoseconds(seconds + float(offsets.min())) >= -_ROUNDING_NS)
+            new = new & (start + nanoseconds(seconds) + exact_ns(offsets.min()) >= 0)
         stamps, true_stamps = (  # ROS accepts no negative times
             np.maximum(start + nanoseconds(each[new]), 0) for each in (seconds, true)
         )

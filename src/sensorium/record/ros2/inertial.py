@@ -29,6 +29,18 @@ def _covariance(path: str, sensor: MappedSensor, spec: FieldSpec | None, scale: 
     return {} if variances is None or not variances.all() else {path: diagonal(variances * scale**2)}
 
 
+def _turned(quat: Array, variances: Array) -> Array:
+    """Return the covariance matrices `[row, 3, 3]`, in outer axes, of independent errors along inner axes.
+
+    Args:
+        quat: orientations of the inner axes, wxyz `[row, 4]`.
+        variances: variances along them, `[3]`.
+    """
+    errors = rotate(quat[:, None].astype(np.float64), np.diag(np.sqrt(variances)))
+    matrices: Array = np.einsum("rki,rkj->rij", errors, errors)
+    return matrices
+
+
 def xyzw(quat: Array) -> Array:
     """Return quaternions wxyz in the order of ROS messages."""
     return quat[..., [1, 2, 3, 0]]
@@ -49,13 +61,21 @@ def imu(sensor: MappedSensor) -> Iterator[Channel]:
     def columns(samples: Samples) -> Columns:
         return {path: xyzw(samples[name]) if path == "orientation" else samples[name] for path, name in names.items()}
 
-    errors: dict[str, Any] = {}
+    constant: dict[str, Any] = {}
     for path in ("angular_velocity", "linear_acceleration"):
-        errors |= _covariance(f"{path}_covariance", sensor, parts[path])
+        constant |= _covariance(f"{path}_covariance", sensor, parts[path])
+    turning = None if parts["orientation"] is None else sensor.variances(parts["orientation"])
+
+    def errors(samples: Samples) -> Columns:
+        if turning is None or not turning.all():
+            return constant
+        matrices = _turned(samples[names["orientation"]], turning)
+        return {**constant, "orientation_covariance": matrices.reshape(-1, 9)}
+
     values: dict[str, Any] = {f"{path}_covariance": ABSENT for path, spec in parts.items() if spec is None}
     values["orientation"] = {"w": 1.0}
     topic = "data" if "orientation" in names else "data_raw"
-    yield Channel("sensor_msgs/msg/Imu", topic, tuple(names.values()), values, columns, errors=lambda _: errors)
+    yield Channel("sensor_msgs/msg/Imu", topic, tuple(names.values()), values, columns, errors=errors)
 
 
 @message_mapper("magnetic_field")
@@ -101,7 +121,10 @@ _STATUS = np.array([-1, -1, 0, 0, 2, 2])
 
 @message_mapper("nav_sat_fix")
 def nav_sat_fix(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/NavSatFix, and the velocity in the axes of the world where the sensor has one."""
+    """Yield sensor_msgs/NavSatFix, and the velocity in the axes of the world where the sensor has one.
+
+    A measured sample without a fix has the status NO_FIX, and NaN as its position: the held one is no measurement.
+    """
     position, fix = sensor.field(axes=("lla",)), sensor.field("fix")
     if position is None:
         return
@@ -118,14 +141,20 @@ def nav_sat_fix(sensor: MappedSensor) -> Iterator[Channel]:
     is_known = white is not None and bool((slow + white).all())
 
     def errors(samples: Samples) -> Columns:
-        horizontal, vertical = (np.ones(len(samples)) if each is None else samples[each.name] for each in dops)
-        spread = np.stack([horizontal, horizontal, vertical], axis=-1).astype(np.float64) * slow
-        return {"position_covariance": diagonal(spread**2 + white), "position_covariance_type": 2}
+        has_fix = np.ones(len(samples), bool) if fix is None else samples["fix"] != 0
+        lla = np.where(has_fix[:, None], samples[name], np.nan)
+        found = {"latitude": lla[:, 0], "longitude": lla[:, 1], "altitude": lla[:, 2]}
+        if is_known:
+            dop = [np.ones(len(samples)) if each is None else samples[each.name] for each in dops]
+            spread = np.where(has_fix, np.stack([dop[0], dop[0], dop[1]]), 0.0).T.astype(np.float64) * slow
+            variances = (spread**2 + white) * has_fix[:, None]
+            found |= {"position_covariance": diagonal(variances), "position_covariance_type": 2 * has_fix}
+        return found
 
     fields = (name,) if fix is None else (name, "fix")
     yield Channel(
-        "sensor_msgs/msg/NavSatFix", "fix", fields, {"status": {"service": 1}}, columns,
-        errors=errors if is_known else None,
+        "sensor_msgs/msg/NavSatFix", "fix", fields, {"status": {"service": 1}}, columns, errors=errors,
+        gaps="" if fix is None else "fix",
     )  # fmt: skip
     velocity = sensor.field(axes=("enu",), unit="m/s")
     if velocity is not None:
@@ -146,7 +175,10 @@ def nav_sat_fix(sensor: MappedSensor) -> Iterator[Channel]:
 
 @message_mapper("odometry")
 def odometry(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield nav_msgs/Odometry of a sensor with pose and velocity; velocities are in the axes of the moving frame."""
+    """Yield nav_msgs/Odometry of a sensor with pose and velocity; velocities are in the axes of the moving frame.
+
+    Covariances of the pose are in the axes of the world, those of velocities in the moving frame.
+    """
     pos = sensor.field(role="point", frame="world", shape=(3,))
     quat = sensor.field(role="pose", frame="world", shape=(4,))
     if pos is None or quat is None:
@@ -173,8 +205,27 @@ def odometry(sensor: MappedSensor) -> Iterator[Channel]:
             },
         }
 
+    parts = {"pose": (pos, quat), "twist": (found["twist.twist.linear"], found.get("twist.twist.angular"))}
+    known = {spec: sensor.variances(spec) for pair in parts.values() for spec in pair if spec is not None}
+
+    def errors(samples: Samples) -> Columns:
+        q, covariances = samples[quat.name] * 1.0, {}
+        for path, pair in parts.items():
+            matrix = covariances[f"{path}.covariance"] = np.zeros((len(samples), 6, 6))
+            for half, spec in enumerate(pair):
+                if spec is None or (variances := known[spec]) is None:
+                    continue
+                block = matrix[:, 3 * half : 3 * half + 3, 3 * half : 3 * half + 3]
+                if spec is quat:
+                    block[:] = _turned(q, variances)
+                elif path == "twist" and spec.frame == "world":
+                    block[:] = _turned(q * (1.0, -1.0, -1.0, -1.0), variances)
+                else:
+                    block[:] = np.diag(variances)
+        return {path: matrix.reshape(-1, 36) for path, matrix in covariances.items()}
+
     fields = (pos.name, quat.name, *(spec.name for spec in found.values()))
-    yield Channel("nav_msgs/msg/Odometry", "odometry", fields, {}, columns, frame=WORLD)
+    yield Channel("nav_msgs/msg/Odometry", "odometry", fields, {}, columns, frame=WORLD, errors=errors)
 
 
 def _moving(sensor: MappedSensor, role: str, unit: str) -> FieldSpec | None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from sensorium.errors import ConfigError
 from sensorium.plugins import Plugins, Registry, is_ours
 from sensorium.readings import Array
@@ -72,6 +74,11 @@ class MappedSensor:
         """Return the variances of the white noise of a field, see `calibration.white_variances`."""
         prefix = next((each for each, name in self.prefixes.items() if name == spec.name), "")
         return white_variances(self.cfg, spec, prefix, self.rate_hz)
+
+
+def exact_ns(seconds: Array) -> Array:
+    """Return times in s, float32, as int64 ns, by their shortest decimals: 0.1 s in float32 is 1.5 ns more."""
+    return np.rint(seconds.astype(np.float32).astype(np.str_).astype(np.float64) * 1e9).astype(np.int64)
 
 
 class Samples:
@@ -139,6 +146,7 @@ class Channel:
         frame: end of the name of the frame in the header, see `names.OPTICAL`; ``"world"`` for the world's frame. A
             `child_frame_id` of the message is the sensor's frame.
         errors: further `columns` of measured samples, such as covariances; true ones have none.
+        gaps: field that is 0 in samples without a value, which become messages as well; empty to omit such samples.
     """
 
     message: str
@@ -149,6 +157,7 @@ class Channel:
     varying: str = ""
     frame: str = ""
     errors: Callable[[Samples], Columns] | None = None
+    gaps: str = ""
 
 
 Mapper = Callable[[MappedSensor], Iterable[Channel]]

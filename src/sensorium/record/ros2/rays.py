@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.readings import Array
 from sensorium.record.ros2.cdr import element_dtype
-from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, message_mapper
+from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, exact_ns, message_mapper
 from sensorium.record.ros2.names import WORLD
 from sensorium.spec import FieldSpec
 
@@ -105,7 +105,7 @@ class _Scan:
             return samples.stamps, np.zeros((len(samples), 1))
         offsets = samples[self.known["time_offset"]].astype(np.float64)
         start = offsets.min(axis=1, keepdims=True)
-        return np.maximum(samples.stamps + np.rint(start[:, 0] * _NS).astype(np.int64), 0), offsets - start
+        return np.maximum(samples.stamps + exact_ns(start[:, 0]), 0), offsets - start
 
     def hits(self, samples: Samples) -> tuple[Array, Array, dict[str, Array], Array]:
         """Return all hits, one scan after the other.

@@ -89,6 +89,8 @@ class Params:
         self.per_env: dict[str, torch.Tensor] = {}
         self.tables: set[str] = set()
         """The numbers that recorded kernels read from their table."""
+        self.used: set[str] = set()
+        """The values that hooks have read so far."""
 
     def rows(self, name: str) -> torch.Tensor:
         """Return a new float32 tensor `[env, 1]` with a number of the config; None becomes NaN."""
@@ -110,6 +112,7 @@ class Params:
             self.rows(name)
 
     def __getattr__(self, name: str) -> Any:
+        self.used.add(name)
         return self.per_env[name] if name in self.per_env else getattr(self._cfg, name)
 
 

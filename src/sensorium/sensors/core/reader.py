@@ -439,6 +439,9 @@ class Readable(Generic[CfgT, DataT]):
         if is_replayed and name not in self.params.tables:
             fix = f"Use scene.reconfigure({self.name!r}, {name}=...)."
             raise ConfigError.single(title, name, value, "a parameter that this sensor's kernels read at run time", fix)
+        if name not in self.params.tables | self.params.used:  # they read the config, which stays as it is
+            fix = f"Read self.params.{name} in hooks, or use scene.reconfigure({self.name!r}, {name}=...)."
+            raise ConfigError.single(title, name, value, "a parameter that the sensor's hooks read through params", fix)
         try:
             values = torch.as_tensor(value, dtype=torch.float32, device=self.device).reshape(-1, 1)
         except (TypeError, ValueError, RuntimeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import threading
@@ -18,6 +19,8 @@ def main() -> None:
     """Serve the page until stdin ends, which is when the loop's process closes it or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the loop, and thereby the page
     given = json.loads(sys.stdin.readline())
+    # the loop closes the server first, which is the normal end and no reason for a warning
+    logging.getLogger("sensorium.client").addFilter(lambda record: "ended the connection" not in record.msg)
     is_over = threading.Event()
     try:
         with Client(**given["client"]) as client:
