@@ -251,7 +251,7 @@ def cast_vertical(
             found, triangle = columns_ray(surroundings.columns, x, y, z, sign, t)
             if found <= t:
                 t = found
-                best = -3
+                best = -2
                 face = triangle
         if lone >= 0:
             u = x - origin[0]

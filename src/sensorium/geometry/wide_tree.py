@@ -45,8 +45,8 @@ _Areas = wp.types.vector(length=8, dtype=wp.float32)
 _Ends = wp.types.vector(length=8, dtype=wp.int32)
 
 
-def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> NDArray[np.float32]:
-    """Return the tree of triangles, float32 `[row, 8]`, for `wide_tree_ray`; triangles that are not finite are omitted.
+def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> wp.array[wp.float32]:
+    """Return the tree of triangles, `[row, 8]`, on the CPU; triangles that are not finite are omitted.
 
     Args:
         points: `[n, 3]`, m; they are rounded to float32.
@@ -69,7 +69,8 @@ def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> NDArray[np.float32]:
         ends.append(ends_of.numpy())
         bounds.append(bounds_of.numpy())
         level = ends[-1][ends[-1][..., 1] - ends[-1][..., 0] > int(WIDTH)]
-    return _packed(corners, ids, order.numpy(), np.concatenate(ends), np.concatenate(bounds))
+    rows = _packed(corners, ids, order.numpy(), np.concatenate(ends), np.concatenate(bounds))
+    return wp.array(rows, dtype=wp.float32, device="cpu")
 
 
 def _packed(
