@@ -118,6 +118,32 @@ def local_normal(instances: Instances, fields: HFields, row: int, size: wp.vec3,
 
 
 @wp.func
+def hit_normal(
+    surroundings: Surroundings,
+    instances: Instances,
+    fields: HFields,
+    moving: Moving,
+    env: int,
+    slot: int,
+    point: wp.vec3,
+    best: int,
+    face: int,
+) -> wp.vec3:
+    """Return the outward unit normal at a hit point, world, of an instance row, or of a static triangle for -2."""
+    if best == -2:
+        if surroundings.face_normal.shape[0] > 0:
+            return surroundings.face_normal[face]
+        return wp.mesh_eval_face_normal(surroundings.mesh, face)
+    pos = instances.pos[best]
+    quat = instances.quat[best]
+    if best >= instances.moving:
+        pos = moving.pos[env, slot, best - instances.moving]
+        quat = moving.quat[env, slot, best - instances.moving]
+    at = quat_rotate_inverse(quat, point - pos)
+    return quat_rotate(quat, local_normal(instances, fields, best, instances.size[best], face, at))
+
+
+@wp.func
 def write_hit(
     surroundings: Surroundings,
     instances: Instances,
@@ -149,18 +175,7 @@ def write_hit(
     if out.normal.shape[0] > 0 or out.cosine.shape[0] > 0:
         normal = wp.vec3()
         if is_hit:
-            if best == -2 and surroundings.face_normal.shape[0] > 0:
-                normal = surroundings.face_normal[face]
-            elif best == -2:
-                normal = wp.mesh_eval_face_normal(surroundings.mesh, face)
-            else:
-                pos = instances.pos[best]
-                quat = instances.quat[best]
-                if best >= instances.moving:
-                    pos = moving.pos[env, slot, best - instances.moving]
-                    quat = moving.quat[env, slot, best - instances.moving]
-                at = quat_rotate_inverse(quat, s + t * d - pos)
-                normal = quat_rotate(quat, local_normal(instances, fields, best, instances.size[best], face, at))
+            normal = hit_normal(surroundings, instances, fields, moving, env, slot, s + t * d, best, face)
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:

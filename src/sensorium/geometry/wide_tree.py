@@ -258,7 +258,7 @@ typedef bool b8 __attribute__((ext_vector_type(8)));
 typedef float row __attribute__((vector_size(32), aligned(4), may_alias));
 const row* rows = (const row*)tree;
 const float ox = o[0], oy = o[1], oz = o[2], dx = d[0], dy = d[1], dz = d[2];
-float best = limit;
+float best = limit < 3e38f ? limit : 3e38f;  // no product with it is inf * 0
 int face = -1;
 const float size = __builtin_fabsf(dx) + __builtin_fabsf(dy) + __builtin_fabsf(dz);
 // Comparisons with NaN are false, so such rays end here.
