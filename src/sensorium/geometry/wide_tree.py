@@ -86,7 +86,7 @@ def _packed(
     starts = ends[is_leaf][:, 0]
     count, leaf_at = len(ends), NODE_ROWS * len(ends)
     tree = np.zeros((leaf_at + LEAF_ROWS * len(starts), int(WIDTH)), np.float32)
-    nodes = tree[:leaf_at].reshape(count, NODE_ROWS, -1)
+    nodes = tree[:leaf_at].reshape(count, NODE_ROWS, int(WIDTH))
     pad = np.float32(MARGIN * np.abs(corners).max(initial=0.0) + 1e-30)
     nodes[:, :3] = bounds[..., :3].transpose(0, 2, 1) - pad
     nodes[:, 3:6] = pad - bounds[..., 3:].transpose(0, 2, 1)
@@ -96,7 +96,7 @@ def _packed(
     rank = np.empty_like(first)
     rank[first] = np.arange(len(first))
     children[is_leaf] = ~(leaf_at + LEAF_ROWS * rank)
-    leaves = tree[leaf_at:].reshape(len(starts), LEAF_ROWS, -1)
+    leaves = tree[leaf_at:].reshape(len(starts), LEAF_ROWS, int(WIDTH))
     lanes = starts[first][:, None] + np.arange(int(WIDTH))
     is_used = np.arange(int(WIDTH)) < sizes[is_leaf][first][:, None]
     of = order[np.where(is_used, lanes, 0)] if len(order) else np.zeros_like(lanes)
