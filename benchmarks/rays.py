@@ -275,9 +275,7 @@ def lidar(kind: str = "mesh", envs: int = 16, boxes: int = 28) -> list[Row]:
     return rows_of(what, calls, envs * len(directions), f"{share:.2%} agree", missing)
 
 
-def add_bare(
-    calls: dict[str, Callable[[], object]], bare: Bare, starts: Callable[[], Iterator[torch.Tensor]]
-) -> str:
+def add_bare(calls: dict[str, Callable[[], object]], bare: Bare, starts: Callable[[], Iterator[torch.Tensor]]) -> str:
     """Add the casts of Warp and, if it is installed, of Embree; return the name of what is missing."""
     calls["wp.Mesh"] = bare.mesh(starts())
     try:
