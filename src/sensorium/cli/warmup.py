@@ -9,7 +9,7 @@ import pkgutil
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +101,9 @@ def kernel_cache() -> Path:
     """Return the folder where Warp keeps compiled kernels."""
     import warp as wp
 
+    from sensorium.compute import start_warp
+
+    start_warp()  # sets the folder
     return Path(wp.config.kernel_cache_dir)
 
 
@@ -175,17 +178,47 @@ def _compile(modules: list[Any], device: str) -> int:
     """Load modules on a device, with a progress bar, and return how many had to be compiled."""
     import warp as wp
 
-    before = _binaries()
-    with progress(f"compiling for {device}", len(modules)) as show_progress:
+    before = _binaries(kernel_cache())
+    _in_parallel(lambda module: wp.load_module(module, device=device), modules, device)
+    return len(_binaries(kernel_cache()) - before)
+
+
+def compile_for_arch(modules: list[Any], arch: int, cache: Path) -> int:
+    """Compile modules for an architecture of GPUs, which need not be present.
+
+    Args:
+        modules: Warp modules, see `kernel_modules`.
+        arch: compute capability without its point, such as 90 for sm_90.
+        cache: folder that a machine with such a GPU uses as `warp.config.kernel_cache_dir`.
+
+    Returns:
+        Number of modules that were compiled; those in the cache are not compiled again.
+    """
+    import warp as wp
+
+    before = _binaries(cache)
+    # Machine code, which Warp prefers on a GPU: a driver older than Warp's toolkit loads it, but not PTX
+    _in_parallel(
+        lambda module: wp.compile_aot_module(
+            module, arch=arch, use_ptx=False, module_dir=cache / module.get_module_identifier()
+        ),
+        modules,
+        f"sm_{arch}",
+    )
+    return len(_binaries(cache) - before)
+
+
+def _in_parallel(compiling: Callable[[Any], object], modules: list[Any], target: str) -> None:
+    """Compile modules on several cores, with a progress bar."""
+    with progress(f"compiling for {target}", len(modules)) as show_progress:
         pool = ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1))
         try:
-            jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
+            jobs = {pool.submit(compiling, module): module for module in modules}
             for done, job in enumerate(as_completed(jobs), start=1):
                 job.result()
                 show_progress(done, text=jobs[job].name)
         finally:
             pool.shutdown(cancel_futures=True)
-    return len(_binaries() - before)
 
 
 def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
@@ -194,19 +227,19 @@ def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
     from sensorium.jobs.models import load_model
     from sensorium.scene import Scene
 
-    before = _binaries()
+    before = _binaries(kernel_cache())
     with stderr().status(f"{model.name} on {device}"), native_silence():
         scene = Scene(load_model(model, envs, device, engine))
         scene.step()
         scene.reset()
-    return len(_binaries() - before)
+    return len(_binaries(kernel_cache()) - before)
 
 
-def _binaries() -> set[tuple[str, str]]:
-    """Return the compiled files, as (folder, file); files that another process is writing are omitted."""
+def _binaries(cache: Path) -> set[tuple[str, str]]:
+    """Return the compiled files of a cache, as (folder, file); files that another process is writing are omitted."""
     return {
         (folder.name, path.name)
-        for folder in kernel_cache().glob("wp_*")
+        for folder in cache.glob("wp_*")
         if not re.search(r"_p\d+_t\d+$", folder.name)
         for path in folder.glob("*")
         if path.suffix in BINARIES
