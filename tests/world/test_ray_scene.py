@@ -57,14 +57,14 @@ def names(scene: ShapeScene, **targets: Any) -> set[str]:
 
 
 def test_sensors_with_equal_selection_share_trees_and_indices() -> None:
-    """Equal selections share the same `wp.Mesh` and view; another selection has its own, with the same moving
+    """Equal selections share the same tree and view; another selection has its own, with the same moving
     meshes.
     """
     world = world_of()
     ray = [[0.0, 0.0, 5.0]], [[0.0, 0.1, -1.0]]
     one, two = world.rays(*ray), world.rays(*ray, alignment="world", block=1)
     assert one.view is two.view
-    assert int(one.view.surroundings.mesh) == int(two.view.surroundings.mesh) != 0
+    assert int(one.view.slanted().tree) == int(two.view.slanted().tree) != 0
     assert one.view.indexed() is two.view.indexed()
     other = world.rays(*ray, targets=Targets(exclude=("wall",)))
     assert other.view is not one.view
@@ -102,7 +102,7 @@ def test_memory_per_env_is_independent_of_the_terrain_and_no_env_has_a_copy(dire
             cast = world.rays([[0.0, 0.0, 5.0]], [direction], alignment="world")
             world.cast(cast, ("distance",))
             weights[n, envs] = world.scene.nbytes, cast.nbytes
-            everything = sizes(cast.view.instances) | sizes(cast.view.surroundings) | sizes(cast.view.indexed())
+            everything = sizes(cast.view.instances) | sizes(cast.view.slanted()) | sizes(cast.view.indexed())
             assert not any(307 in shape for shape in everything.values())
     for n in (12, 80):
         assert weights[n, 1][0] == weights[n, 307][0]
@@ -128,7 +128,7 @@ def test_static_shapes_cost_nothing_per_step(direction: list[float]) -> None:
         assert len(casts) == 1
         if moves:
             assert launches["place_shapes"].dim == (2, 2)  # a foot and the lamp of each env, nothing else
-        surroundings = cast.view.indexed() if cast.vertical else cast.view.surroundings
+        surroundings = cast.view.indexed() if cast.vertical else cast.view.slanted()
         before = {k: v.numpy().copy() for k, v in arrays(surroundings).items()}
         for _ in range(3):
             world.engine.body_pos_w += 0.1

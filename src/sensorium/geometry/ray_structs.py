@@ -5,7 +5,6 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.geometry.columns import ColumnsIndex
-from sensorium.geometry.columns_walk import WalkIndex
 
 BLOCK = wp.constant(wp.int32(32))
 """Number of neighbouring rays that one CPU thread casts in sequence, so that one search for moving shapes serves
@@ -23,34 +22,28 @@ class Surroundings:
     """Static shapes, in world axes, the same in all environments.
 
     Attributes:
+        tree: address of the `geometry.wide_tree` of all triangles; 0 for none.
         mesh: id of the `wp.Mesh` of all triangles; 0 for none.
-        face_shape: shape of each of its triangles.
+        face_shape: shape of each triangle of the tree, the mesh or the index.
         face_id: their face ids.
+        face_normal: their unit normals; empty with a `wp.Mesh`.
         bvh: id of the `wp.Bvh` around analytic shapes; 0 for none.
         bvh_row: instance row of each of its boxes.
         alone: instance rows that every ray tests: planes and height fields.
         is_indexed: whether vertical rays use `columns`.
         columns: the 2-D index over triangles.
-        column_shape: shape of each of its triangles.
-        column_face: their face ids.
-        column_normal: their unit normals.
-        is_walked: whether rays in any direction use `columns` and `walk`.
-        walk: additional data for the walk.
     """
 
+    tree: wp.uint64
     mesh: wp.uint64
     face_shape: wp.array[wp.int32]
     face_id: wp.array[wp.int32]
+    face_normal: wp.array[wp.vec3]
     bvh: wp.uint64
     bvh_row: wp.array[wp.int32]
     alone: wp.array[wp.int32]
     is_indexed: wp.int32
     columns: ColumnsIndex
-    column_shape: wp.array[wp.int32]
-    column_face: wp.array[wp.int32]
-    column_normal: wp.array[wp.vec3]
-    is_walked: wp.int32
-    walk: WalkIndex
 
 
 @wp.struct
@@ -60,6 +53,7 @@ class Instances:
     Attributes:
         kind: number of the kind, as in `shapes.KINDS`.
         size: sizes; for a mesh its scale.
+        tree: address of the `geometry.wide_tree` of a mesh; 0 where rays use `mesh`.
         mesh: `wp.Mesh` id, 0 for no mesh.
         field: row among the height fields.
         upright: 1 if the shape is static and its z axis is the world's.
@@ -78,6 +72,7 @@ class Instances:
 
     kind: wp.array[wp.int32]
     size: wp.array[wp.vec3]
+    tree: wp.array[wp.uint64]
     mesh: wp.array[wp.uint64]
     field: wp.array[wp.int32]
     upright: wp.array[wp.int32]

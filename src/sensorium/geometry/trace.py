@@ -1,7 +1,7 @@
 """Rays against all shapes of an environment: static ones, shared by all, and moving ones, per environment.
 
 The static shapes are one `Surroundings`: all triangles in one tree, analytic shapes in another, height fields and
-planes individually. Vertical rays, and all rays at a terrain, use an index over the ground plane instead of the tree.
+planes individually. Vertical rays use an index over the ground plane instead of the tree.
 Moving shapes are few: a block of neighbouring rays first collects the shapes whose bounding spheres its cone
 intersects, and its rays test only those.
 
@@ -14,7 +14,6 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, shared_func, tick_captured
 from sensorium.geometry.columns import columns_ray
-from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal, ray_primitive
 from sensorium.geometry.ray_poses import (
@@ -42,13 +41,19 @@ from sensorium.geometry.ray_structs import (
     Surroundings,
 )
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
+from sensorium.geometry.wide_tree import wide_tree_ray
 
 
 @shared_func
-def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
-    """Return t (inf for a miss) and the face of a mesh in its own frame."""
+def ray_mesh(
+    tree: wp.uint64, mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float
+) -> tuple[wp.float32, wp.int32]:
+    """Return t (inf for a miss) and the face of a mesh in its own frame, by its tree, or without one by its `wp.Mesh`."""
     t = float(wp.inf)
     face = int(-1)
+    if tree != wp.uint64(0):
+        t, face = wide_tree_ray(tree, o, d, limit)
+        return t, face
     query = wp.mesh_query_ray(mesh, o, d, limit)
     if query.result:
         t = query.t
@@ -75,7 +80,7 @@ def ray_shape(
     t = float(wp.inf)
     face = int(-1)
     if kind == MESH:
-        t, face = ray_mesh(instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), limit)
+        t, face = ray_mesh(instances.tree[row], instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), limit)
     elif kind == HFIELD:
         t, face = ray_hfield(fields, instances.field[row], lo, ld, limit)
     else:
@@ -113,6 +118,32 @@ def local_normal(instances: Instances, fields: HFields, row: int, size: wp.vec3,
 
 
 @wp.func
+def hit_normal(
+    surroundings: Surroundings,
+    instances: Instances,
+    fields: HFields,
+    moving: Moving,
+    env: int,
+    slot: int,
+    point: wp.vec3,
+    best: int,
+    face: int,
+) -> wp.vec3:
+    """Return the outward unit normal at a hit point, world, of an instance row, or of a static triangle for -2."""
+    if best == -2:
+        if surroundings.face_normal.shape[0] > 0:
+            return surroundings.face_normal[face]
+        return wp.mesh_eval_face_normal(surroundings.mesh, face)
+    pos = instances.pos[best]
+    quat = instances.quat[best]
+    if best >= instances.moving:
+        pos = moving.pos[env, slot, best - instances.moving]
+        quat = moving.quat[env, slot, best - instances.moving]
+    at = quat_rotate_inverse(quat, point - pos)
+    return quat_rotate(quat, local_normal(instances, fields, best, instances.size[best], face, at))
+
+
+@wp.func
 def write_hit(
     surroundings: Surroundings,
     instances: Instances,
@@ -144,18 +175,7 @@ def write_hit(
     if out.normal.shape[0] > 0 or out.cosine.shape[0] > 0:
         normal = wp.vec3()
         if is_hit:
-            if best == -2:
-                normal = wp.mesh_eval_face_normal(surroundings.mesh, face)
-            elif best == -3:
-                normal = surroundings.column_normal[face]
-            else:
-                pos = instances.pos[best]
-                quat = instances.quat[best]
-                if best >= instances.moving:
-                    pos = moving.pos[env, slot, best - instances.moving]
-                    quat = moving.quat[env, slot, best - instances.moving]
-                at = quat_rotate_inverse(quat, s + t * d - pos)
-                normal = quat_rotate(quat, local_normal(instances, fields, best, instances.size[best], face, at))
+            normal = hit_normal(surroundings, instances, fields, moving, env, slot, s + t * d, best, face)
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:
@@ -165,8 +185,6 @@ def write_hit(
         if is_hit:
             if best == -2:
                 shape = surroundings.face_shape[face]
-            elif best == -3:
-                shape = surroundings.column_shape[face]
             else:
                 shape = instances.shape[best]
         if out.shape.shape[0] > 0:
@@ -181,8 +199,6 @@ def write_hit(
         if is_hit and face >= 0:
             if best == -2:
                 id = surroundings.face_id[face]
-            elif best == -3:
-                id = surroundings.column_face[face]
             elif instances.kind[best] == MESH:
                 id = instances.face_id[instances.face_start[best] + face]
             else:
@@ -322,7 +338,7 @@ def cast_rays(
                 slot = slot_near(now, nearest_tick(pose, earliest, time), pose.slots)
         s, d = place_ray(pose, env, mount, p, q, s0, d0)
         t = limits[1]
-        best = int(-1)  # instance row; -1 none, -2 a triangle of the tree, -3 one of the index
+        best = int(-1)  # instance row; -1 none, -2 a static triangle
         face = int(-1)
         # Moving shapes first: they are cheap, and shapes behind them need no search
         looks = count
@@ -351,16 +367,10 @@ def cast_rays(
             found, triangle = columns_ray(surroundings.columns, s[0], s[1], s[2], float(bundle.vertical), t)
             if found <= t:
                 t = found
-                best = -3
+                best = -2
                 face = triangle
-        elif surroundings.is_walked != 0:
-            found, triangle = columns_walk(surroundings.columns, surroundings.walk, s, d, t)
-            if found <= t:
-                t = found
-                best = -3
-                face = triangle
-        elif surroundings.mesh != wp.uint64(0):
-            found, triangle = ray_mesh(surroundings.mesh, s, d, t)
+        elif surroundings.tree != wp.uint64(0) or surroundings.mesh != wp.uint64(0):
+            found, triangle = ray_mesh(surroundings.tree, surroundings.mesh, s, d, t)
             if found <= t:
                 t = found
                 best = -2

@@ -9,7 +9,7 @@ from sensorium.geometry.columns import columns_ray, columns_reach
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
 from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
-from sensorium.geometry.trace import ray_instance, write_hit
+from sensorium.geometry.trace import hit_normal, ray_instance, write_hit
 from sensorium.geometry.transforms import quat_heading, quat_rotate
 
 HIGHEST = wp.constant(1.0e30)
@@ -19,12 +19,16 @@ HIGHEST = wp.constant(1.0e30)
 @wp.func
 def look_up(
     heights: wp.array[wp.float32], h: HField, half: wp.vec2, per: wp.vec2, x: float, y: float, z: float, sign: float
-) -> tuple[wp.float32, wp.int32]:
-    """Return the result of `ray_hfield_vertical`, in float32 and with the field's dimensions as arguments."""
+) -> tuple[wp.float32, wp.int32, wp.vec2]:
+    """Return the result of `ray_hfield_vertical`, in float32 and with the field's dimensions as arguments, and slopes.
+
+    The slopes of the surface along x and y are per cell.
+    """
     u = (x + half[0]) * per[0]
     v = (y + half[1]) * per[1]
     t = float(wp.inf)
     face = int(-1)
+    slopes = wp.vec2()
     if u >= 0.0 and v >= 0.0 and u <= float(h.cols - 1) and v <= float(h.rows - 1):
         col = wp.min(int(u), h.cols - 2)
         row = wp.min(int(v), h.rows - 2)
@@ -37,9 +41,11 @@ def look_up(
         face = 2 * (row * (h.cols - 1) + col)
         if a >= b:
             corner = heights[at + 1]
+            slopes = wp.vec2(corner - z00, z11 - corner)
             corner = z00 + a * (corner - z00) + b * (z11 - corner)
         else:
             corner = heights[at + h.cols]
+            slopes = wp.vec2(z11 - corner, corner - z00)
             corner = z00 + b * (corner - z00) + a * (z11 - corner)
             face += 1
         t = sign * (corner - z)
@@ -50,7 +56,7 @@ def look_up(
                 face = BASE
         if t < 0.0:
             t = wp.inf
-    return t, face
+    return t, face, slopes
 
 
 @wp.func
@@ -132,7 +138,7 @@ def cast_vertical(
         hidden: 1 if a mount ignores an instance `[mount, instance]`.
         pose: poses of the mounts.
         bundle: the rays.
-        is_more: whether outputs other than distance and point are requested.
+        is_more: whether outputs other than distance, point and normal are requested.
         out: the outputs.
     """
     env, mount, piece = masked_tid(rows)
@@ -212,21 +218,26 @@ def cast_vertical(
         points = out.point[env, mount]
         writes_distance = out.distance.shape[0] > 0
         writes_point = out.point.shape[0] > 0
+        normals = out.normal[env, mount]
+        writes_normal = out.normal.shape[0] > 0
         for r in range(first, last):
             s0 = starts[r]
             x0 = s0[0] + shift[0]
             y0 = s0[1] + shift[1]
             z = p[2] + s0[2]
-            t, face = look_up(
+            t, face, slopes = look_up(
                 fields.heights, h, half, per,
                 u0 + turn_c * x0 - turn_s * y0, v0 + turn_s * x0 + turn_c * y0, z - origin[2], sign,
             )  # fmt: skip
             x = p[0] + cosine * x0 - sine * y0
             y = p[1] + sine * x0 + cosine * y0
+            best = int(-1)
             if count > 0:
-                t, best, face = _nearest(
+                t, best, triangle = _nearest(
                     surroundings, instances, fields, moving, hidden, near, count, env, mount, wp.vec3(x, y, z), d, t
                 )
+                if best >= 0:
+                    face = triangle
             is_hit = t <= limits[1] and t >= limits[0]
             if writes_distance:
                 distances[r] = wp.where(is_hit, t, out.miss)
@@ -235,6 +246,17 @@ def cast_vertical(
                 if is_hit:
                     point = wp.vec3(x, y, z + sign * t + lift)
                 points[r] = point
+            if writes_normal:
+                normal = wp.vec3()
+                if is_hit and best < 0 and face >= 0:
+                    a = -slopes[0] * per[0]
+                    b = -slopes[1] * per[1]
+                    normal = wp.normalize(wp.vec3(turn[0] * a - turn[1] * b, turn[1] * a + turn[0] * b, 1.0))
+                elif is_hit:
+                    row = wp.where(best < 0, lone, best)
+                    at = wp.vec3(x, y, z + sign * t)
+                    normal = hit_normal(surroundings, instances, fields, moving, env, 0, at, row, face)
+                normals[r] = normal
         return
     for r in range(first, last):
         s0 = bundle.starts[0, r]
@@ -251,12 +273,12 @@ def cast_vertical(
             found, triangle = columns_ray(surroundings.columns, x, y, z, sign, t)
             if found <= t:
                 t = found
-                best = -3
+                best = -2
                 face = triangle
         if lone >= 0:
             u = x - origin[0]
             v = y - origin[1]
-            found, triangle = look_up(
+            found, triangle, _slopes = look_up(
                 fields.heights, h, half, per, turn[0] * u + turn[1] * v, turn[0] * v - turn[1] * u, z - origin[2], sign
             )
             if found <= t:
@@ -298,5 +320,5 @@ def cast_vertical(
             if is_hit:
                 point = wp.vec3(x, y, z + sign * t + lift)
             out.point[env, mount, r] = point
-        if is_more != 0:
+        if is_more != 0 or out.normal.shape[0] > 0:
             write_hit(surroundings, instances, fields, moving, pose, out, env, mount, r, 0, s, d, t, best, face, is_hit)

@@ -14,6 +14,7 @@ from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh
 from sensorium.geometry.transforms import rotation
+from sensorium.geometry.wide_tree import build_wide_tree
 from sensorium.shapes.ray_static import building
 from sensorium.shapes.scene import SceneView, ShapeScene
 
@@ -32,6 +33,7 @@ class ShapeArrays(SceneView):
     def __init__(self, scene: ShapeScene) -> None:
         super().__init__(scene)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
+        self._trees: dict[int, tuple[Mesh, wp.array[wp.float32]]] = {}
 
     @cached_property
     def fields(self) -> HFields:
@@ -53,6 +55,16 @@ class ShapeArrays(SceneView):
                 known = self._meshes[key] = (mesh, ray_tree_of(points, mesh.faces, self.device))
         return known[1]
 
+    def trees(self, rows: Sequence[int]) -> Any:
+        """Return `Instances.tree` of drawable shapes for casts of many rays."""
+        addresses = []
+        for mesh in [self.scene.drawable[i].mesh if self.device == "cpu" else None for i in rows]:
+            if mesh is not None and id(mesh) not in self._trees:
+                with building(f"mesh {mesh.name!r}", len(mesh.faces)):
+                    self._trees[id(mesh)] = mesh, build_wide_tree(mesh.vertices, mesh.faces)
+            addresses.append(0 if mesh is None else self._trees[id(mesh)][1].ptr)
+        return device_array(addresses, wp.uint64, self.device)
+
     def instances(self, rows: Sequence[int]) -> Instances:
         """Return drawable shapes as the rows of arrays, static ones first."""
         shapes = [self.scene.drawable[i] for i in rows]
@@ -69,6 +81,7 @@ class ShapeArrays(SceneView):
         sizes = [shape.scale if shape.mesh is not None else (*shape.size, 0.0, 0.0, 0.0)[:3] for shape in shapes]
         out.size = array(sizes, wp.vec3)
         out.mesh = array([0 if s.mesh is None else self.mesh(s.mesh).id for s in shapes], wp.uint64)
+        out.tree = array([0] * len(shapes), wp.uint64)
         out.field = array([-1 if s.hfield is None else self._field_rows[s.hfield] for s in shapes], wp.int32)
         out.upright = array([int(bool(s.is_static) and is_upright(s.quat)) for s in shapes], wp.int32)
         out.heading = array([rotation(shape.quat)[:2, 0] for shape in shapes], wp.vec2)
@@ -88,4 +101,5 @@ class ShapeArrays(SceneView):
     def nbytes(self) -> int:
         """Bytes of height fields and of the trees of meshes."""
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
+        trees += sum(tree.capacity for _, tree in self._trees.values())
         return int(self.fields.heights.capacity + self.fields.blocks.capacity + trees)

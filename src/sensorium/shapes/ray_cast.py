@@ -284,7 +284,7 @@ class RayCast(MountQuery):
         inputs = [wp.vec2(*self._limits), self._block, *shapes, pose, self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
-            is_more = int(not set(outputs) <= {"distance", "point"})
+            is_more = int(not set(outputs) <= {"distance", "point", "normal"})
             compute.launch(cast_vertical, blocks, [*inputs, is_more], [out], split=True)
         else:
             compute.launch(cast_rays, blocks, inputs, [out], split=True)

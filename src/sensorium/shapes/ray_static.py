@@ -1,4 +1,4 @@
-"""Static shapes of a scene, built for rays: a tree of triangles, a walk over terrain, an index of columns."""
+"""Static shapes of a scene, built for rays and probes: trees of triangles and an index of columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.geometry.bounds import bounding_box, box_mesh, in_world, ray_tree_of
-from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
-from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
+from sensorium.geometry.columns import build_columns
 from sensorium.geometry.ray_structs import Surroundings
 from sensorium.geometry.shapes import Shape
+from sensorium.geometry.wide_tree import build_wide_tree
 
-IndexKind = Literal["tree", "walk", "vertical"]
+IndexKind = Literal["rays", "vertical", "nearest"]
+"""What triangles are built for: rays in any direction, vertical rays, or nearest points."""
 LARGE = 300_000
 """Number of static triangles from which a build shows its progress."""
 
@@ -43,75 +44,44 @@ class Static:
     single: set[int]
     kept: list[Any] = field(default_factory=list)
     nbytes: int = 0
-    _columns: dict[tuple[int, ...], tuple[Columns, ColumnsIndex, Any]] = field(default_factory=dict)
-    _is_walked: bool | None = None
-
-    @property
-    def is_walked(self) -> bool:
-        """Whether the triangles form terrain, so that slanted rays are faster over the index than in a tree."""
-        if self._is_walked is None:
-            points, faces, _, _ = self._triangles(self.meshes)
-            self._is_walked = bool(
-                self.device == "cpu"
-                and may_be_terrain(points, faces)
-                and is_terrain(self._indexed(tuple(self.meshes), points, faces)[0], points, faces)
-            )
-        return self._is_walked
-
-    def _indexed(
-        self, shapes: tuple[int, ...], points: NDArray[Any], faces: NDArray[Any]
-    ) -> tuple[Columns, ColumnsIndex, Any]:
-        """Return the index of the triangles of shapes and their unit normals, built once for all kinds."""
-        if shapes not in self._columns:
-            with building("the index of the static world", len(faces)) as progress:
-                columns = build_columns(points, faces, progress)
-            corners = points[faces]
-            normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-            normal = wp.array(normals.astype(np.float32), dtype=wp.vec3, device=self.device)
-            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes + normal.capacity
-            self._columns[shapes] = columns, columns.to(self.device), normal
-        return self._columns[shapes]
 
     def surroundings(self, kind: IndexKind) -> Surroundings:
-        """Build the tree or the walk for rays in any direction, or the index for vertical rays."""
+        """Build the static shapes for one purpose."""
         device = self.device
         out = Surroundings()
         vertical = kind == "vertical"
         boxes = [i for i in self.rows if vertical and self.shapes[i].kind == "box" and i not in self.single]
-        chosen = (*self.meshes, *boxes)
-        points, faces, of_shape, of_face = self._triangles(chosen)
+        points, faces, of_shape, of_face = self._triangles((*self.meshes, *boxes))
 
         def ints(values: Any) -> Any:
             self.nbytes += np.asarray(values).nbytes
             return wp.array(np.asarray(values, dtype=np.int32), dtype=wp.int32, device=device)
 
-        none = ints(np.zeros(0))
-        out.face_shape, out.face_id = (ints(of_shape), ints(of_face)) if kind == "tree" else (none, none)
-        out.column_shape, out.column_face = (ints(of_shape), ints(of_face)) if kind != "tree" else (none, none)
-        out.column_normal = wp.zeros(0, dtype=wp.vec3, device=device)
-        if len(faces) and kind != "tree":
-            columns, out.columns, out.column_normal = self._indexed(chosen, points, faces)
-            if vertical:
-                out.is_indexed = 1
-            else:
-                out.walk = walk = build_walk(columns, points, faces, device)
-                out.is_walked = 1
-                arrays = (
-                    walk.heights,
-                    walk.more,
-                    walk.steep_first,
-                    walk.steep_entries,
-                    walk.steep,
-                    walk.steep_triangle,
-                )
-                self.nbytes += sum(each.capacity for each in arrays)
+        out.face_shape, out.face_id = ints(of_shape), ints(of_face)
+        normal = np.zeros((0, 3), np.float32)
+        is_wide = kind == "rays" and device == "cpu"
+        if len(faces) and (vertical or is_wide):
+            corners = points[faces]
+            normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            normal = (normal / np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-300)).astype(np.float32)
+        out.face_normal = wp.array(normal, dtype=wp.vec3, device=device)
+        self.nbytes += normal.nbytes
+        if len(faces) and vertical:
+            with building("the index of the static world", len(faces)) as progress:
+                columns = build_columns(points, faces, progress)
+            out.columns, out.is_indexed = columns.to(device), 1
+            self.nbytes += columns.first.nbytes + columns.entries.nbytes + columns.triangles.nbytes
         elif len(faces):
             with building("the tree of the static world", len(faces)):
-                tree = ray_tree_of(points, faces, device)
+                if is_wide:
+                    tree = build_wide_tree(points, faces)
+                    out.tree = wp.uint64(tree.ptr)
+                    self.nbytes += tree.capacity
+                else:
+                    tree = ray_tree_of(points, faces, device)
+                    out.mesh = wp.uint64(tree.id)
+                    self.nbytes += tree.points.capacity + tree.indices.capacity
             self.kept.append(tree)
-            self.nbytes += tree.points.capacity + tree.indices.capacity
-            out.mesh = wp.uint64(tree.id)
         alone = [k for k, i in enumerate(self.rows) if self.shapes[i].kind in ("plane", "hfield")]
         boxed = [k for k, i in enumerate(self.rows) if k not in alone and i not in boxes]
         out.alone = ints(alone)

@@ -49,13 +49,13 @@ class RayView:
         return self._surroundings("vertical")
 
     def slanted(self) -> Surroundings:
-        """Return the static shapes for rays in any direction: terrain as a grid to walk, all others as a tree."""
-        return self._surroundings("walk" if self.static.is_walked else "tree")
+        """Return the static shapes for rays in any direction, with a tree of triangles."""
+        return self._surroundings("rays")
 
     @property
     def surroundings(self) -> Surroundings:
-        """The static shapes, as a tree."""
-        return self._surroundings("tree")
+        """The static shapes for nearest points, with a `wp.Mesh`."""
+        return self._surroundings("nearest")
 
     def _surroundings(self, kind: IndexKind) -> Surroundings:
         if kind not in self._built:
@@ -93,7 +93,9 @@ class RayViews(SceneView):
         rows = [i for i in still if shapes[i].kind != "mesh" or i in single]
         static = len(rows)
         rows += [i for i in chosen if not shapes[i].is_static]
-        instances = self.scene.view(ShapeArrays).instances(rows)
+        arrays = self.scene.view(ShapeArrays)
+        instances = arrays.instances(rows)
+        instances.tree = arrays.trees(rows)
         parts = Static(shapes, self.device, [i for i in still if i not in rows], rows[:static], single)
         bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
         return RayView(rows, instances, len(rows) - static, bodies, parts)
