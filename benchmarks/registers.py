@@ -105,9 +105,8 @@ def usage(elf: bytes, module: str) -> list[Usage]:
 def measured(words: Sequence[str], arch: int) -> list[Usage]:
     """Compile the kernels whose module contains one of the words, or all, and return their resources, worst first."""
     modules = [each for each in kernel_modules()[0] if not words or any(word in each.name for word in words)]
-    folder = kernel_cache()
-    compile_for_arch(modules, arch, folder)
-    rows: list[Usage] = []
+    compile_for_arch(modules, arch)
+    folder, rows = kernel_cache(), list[Usage]()
     for module in modules:
         name = module.get_module_identifier()
         rows += usage((folder / name / f"{name}.sm{arch}.cubin").read_bytes(), module.name.removeprefix("sensorium."))

@@ -21,7 +21,7 @@ from tyro.conf import arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import note, progress, stderr, stdout
-from sensorium.errors import listed
+from sensorium.errors import UsageError, listed
 from sensorium.jobs.models import EngineName
 
 WORKERS = 4
@@ -43,17 +43,25 @@ class Warmup:
     to a disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and
     one kind of CPU or GPU: run the command again after an update.
 
+    With --arch the kernels are compiled for GPUs that this machine lacks, such as in a container image. A machine with
+    such a GPU, the same versions of sensorium and Warp, and this cache compiles nothing.
+
     With --model it also runs that model for one step on the engine, whose kernels depend on the model.
 
     For example:
       sensorium warmup
       sensorium warmup --device cuda:0
       sensorium warmup --device cuda --model robot.xml --envs 4096
+      sensorium warmup --arch sm_90 --to /image/warp
       WARP_CACHE_PATH=/shared/warp sensorium warmup && torchrun --nproc-per-node 8 train.py
     """
 
     device: Annotated[tuple[str, ...], arg(metavar="D [D ...]")] = ("all",)
     """Devices of the sensors: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
+    arch: Annotated[tuple[str, ...], arg(metavar="SM [SM ...]")] = ()
+    """Compute capabilities of GPUs, such as sm_90, instead of --device. They need not be present."""
+    to: Annotated[Path | None, unset("DIR", "Warp's cache")] = None
+    """Folder of the cache, which a run uses with WARP_CACHE_PATH=DIR."""
     model: Annotated[Path | None, unset("MODEL", "none")] = None
     """MJCF or URDF file: also compile the engine's kernels for it."""
     engine: Literal["mujoco_warp", "newton"] = "mujoco_warp"
@@ -67,7 +75,13 @@ class Warmup:
 
         check_envs(self.envs)
         check_files(self.model, None)
-        devices = _devices(self.device)
+        if self.arch and self.model is not None:
+            fix = "Compile the model's kernels on a machine with such a GPU: use --device instead of --arch."
+            raise UsageError.of("--model", str(self.model), "no model with --arch, because a model is stepped", fix)
+        if self.to is not None:
+            _use_cache(self.to)
+        archs = _archs(self.arch)
+        devices = [] if archs else _devices(self.device)
         modules, skipped = kernel_modules()
         for name, reason in skipped.items():
             note(f"not compiled: {name} ({reason})")
@@ -87,10 +101,19 @@ class Warmup:
                     f"[bold]{device}[/]: {escape(str(self.model))} on {self.engine}, {_counted(compiled, took)}",
                     soft_wrap=True,
                 )
+        for arch in archs:
+            start = time.perf_counter()
+            compiled = compile_for_arch(modules, arch)
+            took = time.perf_counter() - start
+            console.print(
+                f"[bold]sm_{arch}[/]: {len(modules)} modules of kernels, {_counted(compiled, took)}", soft_wrap=True
+            )
         cache = kernel_cache()
         console.print(f"cache: {escape(str(cache))} ({bytes_text(_size(cache))})", soft_wrap=True)
         console.print(
-            "To move it, set WARP_CACHE_PATH=DIR for this command and for your runs, or "
+            f"Runs use it with WARP_CACHE_PATH={escape(str(self.to))}."
+            if self.to is not None
+            else "To move it, set WARP_CACHE_PATH=DIR for this command and for your runs, or "
             "warp.config.kernel_cache_dir at the start of a script.",
             soft_wrap=True,
         )
@@ -105,6 +128,34 @@ def kernel_cache() -> Path:
 
     start_warp()  # sets the folder
     return Path(wp.config.kernel_cache_dir)
+
+
+def _use_cache(folder: Path) -> None:
+    """Let Warp use the cache that `WARP_CACHE_PATH` would name."""
+    import warp as wp
+
+    os.environ["WARP_CACHE_PATH"] = str(folder.resolve())
+    wp.config.kernel_cache_dir = str(folder.resolve() / wp.__version__)
+
+
+def _archs(names: Iterable[str]) -> list[int]:
+    """Return compute capabilities without their points, in order and without repetition.
+
+    Raises:
+        UsageError: Warp's compiler does not support one of them.
+    """
+    if not names:
+        return []
+    import warp as wp
+
+    from sensorium.compute import start_warp
+
+    start_warp()
+    known = {f"sm_{arch}": arch for arch in wp.get_cuda_supported_archs()}
+    for name in names:
+        if name not in known:
+            raise UsageError.of("--arch", name, listed(known), "Use --arch sm_90 for an H100 or H200.")
+    return list(dict.fromkeys(known[name] for name in names))
 
 
 def _size(folder: Path) -> int:
@@ -178,34 +229,27 @@ def _compile(modules: list[Any], device: str) -> int:
     """Load modules on a device, with a progress bar, and return how many had to be compiled."""
     import warp as wp
 
-    before = _binaries(kernel_cache())
+    before = _binaries()
     _in_parallel(lambda module: wp.load_module(module, device=device), modules, device)
-    return len(_binaries(kernel_cache()) - before)
+    return len(_binaries() - before)
 
 
-def compile_for_arch(modules: list[Any], arch: int, cache: Path) -> int:
-    """Compile modules for an architecture of GPUs, which need not be present.
+def compile_for_arch(modules: list[Any], arch: int) -> int:
+    """Compile modules into Warp's cache for an architecture of GPUs, which need not be present.
 
     Args:
         modules: Warp modules, see `kernel_modules`.
         arch: compute capability without its point, such as 90 for sm_90.
-        cache: folder that a machine with such a GPU uses as `warp.config.kernel_cache_dir`.
 
     Returns:
         Number of modules that were compiled; those in the cache are not compiled again.
     """
     import warp as wp
 
-    before = _binaries(cache)
-    # Machine code, which Warp prefers on a GPU: a driver older than Warp's toolkit loads it, but not PTX
-    _in_parallel(
-        lambda module: wp.compile_aot_module(
-            module, arch=arch, use_ptx=False, module_dir=cache / module.get_module_identifier()
-        ),
-        modules,
-        f"sm_{arch}",
-    )
-    return len(_binaries(cache) - before)
+    before = _binaries()
+    # Machine code, as Warp chooses on a GPU that its compiler knows: older drivers load it, but not newer PTX
+    _in_parallel(lambda module: wp.compile_aot_module(module, arch=arch, use_ptx=False), modules, f"sm_{arch}")
+    return len(_binaries() - before)
 
 
 def _in_parallel(compiling: Callable[[Any], object], modules: list[Any], target: str) -> None:
@@ -227,19 +271,19 @@ def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
     from sensorium.jobs.models import load_model
     from sensorium.scene import Scene
 
-    before = _binaries(kernel_cache())
+    before = _binaries()
     with stderr().status(f"{model.name} on {device}"), native_silence():
         scene = Scene(load_model(model, envs, device, engine))
         scene.step()
         scene.reset()
-    return len(_binaries(kernel_cache()) - before)
+    return len(_binaries() - before)
 
 
-def _binaries(cache: Path) -> set[tuple[str, str]]:
-    """Return the compiled files of a cache, as (folder, file); files that another process is writing are omitted."""
+def _binaries() -> set[tuple[str, str]]:
+    """Return the compiled files, as (folder, file); files that another process is writing are omitted."""
     return {
         (folder.name, path.name)
-        for folder in cache.glob("wp_*")
+        for folder in kernel_cache().glob("wp_*")
         if not re.search(r"_p\d+_t\d+$", folder.name)
         for path in folder.glob("*")
         if path.suffix in BINARIES
