@@ -9,8 +9,7 @@ import pkgutil
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +23,6 @@ from sensorium.cli.messages import note, progress, stderr, stdout
 from sensorium.errors import UsageError, listed
 from sensorium.jobs.models import EngineName
 
-WORKERS = 4
-"""Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
 BINARIES = (".o", ".ptx", ".cubin")
 """Suffixes of compiled kernels in Warp's cache."""
 
@@ -227,10 +224,12 @@ def _devices(names: Iterable[str]) -> list[str]:
 
 def _compile(modules: list[Any], device: str) -> int:
     """Load modules on a device, with a progress bar, and return how many had to be compiled."""
-    import warp as wp
+    from sensorium.compute.loading import load_modules
 
     before = _binaries()
-    _in_parallel(lambda module: wp.load_module(module, device=device), modules, device)
+    with progress(f"compiling for {device}", len(modules)) as show_progress:
+        for done, module in enumerate(load_modules(modules, device), start=1):
+            show_progress(done, text=module.name)
     return len(_binaries() - before)
 
 
@@ -244,25 +243,13 @@ def compile_for_arch(modules: list[Any], arch: int) -> int:
     Returns:
         Number of modules that were compiled; those in the cache are not compiled again.
     """
-    import warp as wp
+    from sensorium.compute.loading import compile_modules
 
     before = _binaries()
-    # Machine code, as Warp chooses on a GPU that its compiler knows: older drivers load it, but not newer PTX
-    _in_parallel(lambda module: wp.compile_aot_module(module, arch=arch, use_ptx=False), modules, f"sm_{arch}")
+    with progress(f"compiling for sm_{arch}", len(modules)) as show_progress:
+        for done, module in enumerate(compile_modules(modules, arch), start=1):
+            show_progress(done, text=module.name)
     return len(_binaries() - before)
-
-
-def _in_parallel(compiling: Callable[[Any], object], modules: list[Any], target: str) -> None:
-    """Compile modules on several cores, with a progress bar."""
-    with progress(f"compiling for {target}", len(modules)) as show_progress:
-        pool = ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1))
-        try:
-            jobs = {pool.submit(compiling, module): module for module in modules}
-            for done, job in enumerate(as_completed(jobs), start=1):
-                job.result()
-                show_progress(done, text=jobs[job].name)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:

@@ -14,7 +14,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -27,6 +28,9 @@ from sensorium.errors import RegistrationError
 
 Watcher: TypeAlias = Callable[[int, int, str], object]
 """Callback of `watch_loading`: ``watcher(done, total, name)``."""
+
+COMPILERS = 4
+"""Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
 
 LOADS_AFTER_S = 0.05
 """Time after which a launch is assumed to compile or load its kernel, s."""
@@ -96,7 +100,12 @@ _PROLOGUE = r"""\1\2i\3 = wp.tid()
 \1    return"""
 
 
-def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
+def kernel(
+    function: Callable[..., None] | None = None,
+    *,
+    group: str = "",
+    variants: Mapping[str, Mapping[str, bool]] | None = None,
+) -> Any:
     """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
     Products are not fused with sums, so that results are identical on every device. A line with `masked_tid` becomes
@@ -106,13 +115,23 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
         function: function that `wp.kernel` accepts; omit it where a group is given.
         group: name of a module shared by kernels of one file that are always launched together, which compiles faster
             than separate modules.
+        variants: by name of a variant, the values of the kernel's static flags, which it reads as ``wp.static(FLAG)``.
+            What a variant does not need is not compiled into it, which saves registers of a GPU. The result is then a
+            dictionary of kernels by these names.
 
     Raises:
         RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.
     """
     if function is None:
-        return partial(kernel, group=group)
-    module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
+        return partial(kernel, group=group, variants=variants)
+    name = f"{function.__module__}.{group or function.__qualname__}"
+    if variants is not None:
+        return {word: _declared(function, f"{name}.{word}", flags) for word, flags in variants.items()}
+    return _declared(function, name, {})
+
+
+def _declared(function: Callable[..., None], name: str, values: Mapping[str, bool]) -> Any:
+    module = wp.get_module(name)
     flags = "-march=native" if wp.config.cpu_compiler_flags is None else wp.config.cpu_compiler_flags
     flags += " -DWP_NO_BFLOAT16="  # bfloat16 costs half a second at the first kernel of a process
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": flags}
@@ -122,6 +141,8 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
             f"kernel {function.__qualname__} must call masked_tid on one separate line without a comment, with the "
             "environment as `env`. Write env, item = masked_tid(rows), or k, env, item = masked_tid(rows) with tasks."
         )
+    for flag, value in values.items():
+        source = source.replace(f"wp.static({flag})", str(value))
     made = wp.Kernel(function, module=module, source=source)
     DECLARED.append(made)
     return made
@@ -132,8 +153,8 @@ def watch_loading(watcher: Watcher) -> Iterator[None]:
     """Call a function while any thread compiles kernels in this block.
 
     Args:
-        watcher: called as ``watcher(done, total, name)`` before each kernel is compiled and after the last one. `total`
-            kernels are compiled in one batch, `done` of them are ready, and `name` is the next one, empty at the end.
+        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total` kernels
+            are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the end.
             The call runs in the compiling thread.
     """
     _watchers.append(watcher)
@@ -151,16 +172,50 @@ def load(kernels: Iterable[Any], device: Any) -> None:
         device: the Warp device.
     """
     with lock:
-        missing = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
+        waiting = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
+        if not waiting:
+            return
+        total = len(waiting)
         try:
-            for done, module in enumerate(missing):
-                _report(done, len(missing), module.name)
-                wp.load_module(module, device=device)
-            if missing:
-                _report(len(missing), len(missing), "")
+            _report(0, total, waiting[0].name)
+            for done, module in enumerate(load_modules(list(waiting), device), start=1):
+                waiting.remove(module)
+                _report(done, total, waiting[0].name if waiting else "")
         finally:
-            if missing:
-                _show("")
+            _show("")
+
+
+def load_modules(modules: Iterable[Any], device: Any) -> Iterator[Any]:
+    """Compile and load Warp modules, several at once, and yield each one that is ready.
+
+    Args:
+        modules: Warp modules.
+        device: the Warp device, or its name.
+    """
+    return _several(partial(wp.load_module, device=device), modules)
+
+
+def compile_modules(modules: Iterable[Any], arch: int) -> Iterator[Any]:
+    """Compile Warp modules into the cache for GPUs that need not be present, and yield each one that is ready.
+
+    Args:
+        modules: Warp modules.
+        arch: compute capability without its point, such as 90 for sm_90.
+    """
+    # Machine code, as Warp chooses for a GPU that its compiler knows: older drivers load it, but not its PTX
+    return _several(partial(wp.compile_aot_module, arch=arch, use_ptx=False), modules)
+
+
+def _several(work: Callable[[Any], object], modules: Iterable[Any]) -> Iterator[Any]:
+    """Call a function for all modules, several at once, and yield each module that is done."""
+    pool = ThreadPoolExecutor(min(COMPILERS, os.cpu_count() or 1))
+    try:
+        jobs = {pool.submit(work, module): module for module in modules}
+        for job in as_completed(jobs):
+            job.result()
+            yield jobs[job]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _is_ready(module: Any, device: Any) -> bool:

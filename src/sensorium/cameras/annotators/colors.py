@@ -156,10 +156,10 @@ class Colors(Annotator):
             launch(cast_shadows, (mounts, tiles), inputs, [self._reached], split=True)
         drawn = [*seen, self._textured, looks.images, looks.lights, self._backdrop]
         rows = (mounts, cast.lens.height)
-        launch(shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [canvas], split=True)
+        launch(shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [canvas], split="row")
         if self._has_paths:
             flags = [int(self._casts_shadows), int(self._has_mirrors), float(self._side)]
-            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [canvas], split=True)
+            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [canvas], split="row")
         if self._side > 1:
             self._average(record)
 
