@@ -226,7 +226,7 @@ def test_kernels_for_an_absent_gpu_are_found_by_a_machine_with_it(
     folder = tmp_path / wp.__version__ / tiny.get_module_identifier()
     assert (folder / tiny._get_compile_output_name(gpu)).is_file() and (folder / tiny._get_meta_name()).is_file()
     monkeypatch.setattr(wp._src.build, "build_cuda", lambda *_, **__: pytest.fail("it compiled"))
-    assert not tiny._compile(gpu, output_arch=tiny._get_compile_arch(gpu))
+    assert not tiny._compile(gpu, folder, output_arch=tiny._get_compile_arch(gpu))
 
 
 def test_cache_size_is_robust_to_concurrent_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

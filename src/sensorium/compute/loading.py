@@ -105,6 +105,7 @@ def kernel(
     *,
     group: str = "",
     variants: Mapping[str, Mapping[str, bool]] | None = None,
+    blocks: int | None = None,
 ) -> Any:
     """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
@@ -118,19 +119,22 @@ def kernel(
         variants: by name of a variant, the values of the kernel's static flags, which it reads as ``wp.static(FLAG)``.
             What a variant does not need is not compiled into it, which saves registers of a GPU. The result is then a
             dictionary of kernels by these names.
+        blocks: number of blocks of 256 threads that must fit into a multiprocessor of a GPU: 2 limits a kernel to 128
+            registers, 3 to 80. Excess values are kept in local memory. None sets no limit.
 
     Raises:
         RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.
     """
     if function is None:
-        return partial(kernel, group=group, variants=variants)
+        return partial(kernel, group=group, variants=variants, blocks=blocks)
     name = f"{function.__module__}.{group or function.__qualname__}"
     if variants is not None:
-        return {word: _declared(function, f"{name}.{word}", flags) for word, flags in variants.items()}
-    return _declared(function, name, {})
+        return {word: _declared(function, f"{name}.{word}", flags, blocks) for word, flags in variants.items()}
+    return _declared(function, name, {}, blocks)
 
 
-def _declared(function: Callable[..., None], name: str, values: Mapping[str, bool]) -> Any:
+def _declared(function: Callable[..., None], name: str, values: Mapping[str, bool], blocks: int | None) -> Any:
+    """Return a kernel in its module."""
     module = wp.get_module(name)
     flags = "-march=native" if wp.config.cpu_compiler_flags is None else wp.config.cpu_compiler_flags
     flags += " -DWP_NO_BFLOAT16="  # bfloat16 costs half a second at the first kernel of a process
@@ -143,7 +147,8 @@ def _declared(function: Callable[..., None], name: str, values: Mapping[str, boo
         )
     for flag, value in values.items():
         source = source.replace(f"wp.static({flag})", str(value))
-    made = wp.Kernel(function, module=module, source=source)
+    options = None if blocks is None else {"launch_bounds": (256, blocks)}
+    made = wp.Kernel(function, module=module, options=options, source=source)
     DECLARED.append(made)
     return made
 

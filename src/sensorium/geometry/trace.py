@@ -227,7 +227,7 @@ def write_hit(
         out.direction[env, mount, r] = d
 
 
-@kernel(variants=VARIANTS)
+@kernel(variants=VARIANTS, blocks=2)
 def cast_rays(
     rows: Rows,
     limits: wp.vec2,

@@ -125,7 +125,7 @@ def _nearest(
     return t, best, face
 
 
-@kernel(variants=VARIANTS)
+@kernel(variants=VARIANTS, blocks=2)
 def cast_vertical(
     rows: Rows,
     limits: wp.vec2,

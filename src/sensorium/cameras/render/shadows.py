@@ -85,7 +85,7 @@ def is_aside(h: wp.vec3, r: float, inverse: float, low: wp.vec3, high: wp.vec3) 
     return (r - h[2]) * most < low[2]
 
 
-@kernel
+@kernel(blocks=2)
 def cast_shadows(
     rows: Rows,
     side: int,
