@@ -31,7 +31,7 @@ from sensorium.lenses import PinholeLensCfg
 
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, distances._measure)
 """Kernels of a pinhole image of depth."""
-COLORS = (place_lights, shade, cast_shadows, trace_paths)
+COLORS = (place_lights, shade, cast_shadows["drawn"], trace_paths)
 """Kernels of colours."""
 Row = tuple[str, str, str]
 

@@ -25,9 +25,7 @@ _TIME = re.compile(r"(?<![\w.])(\d[\d,]*\.?\d*) (s|ms|us|ns)(?!\w)")
 
 
 def _git(*command: str) -> str:
-    done = subprocess.run(
-        ["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

@@ -117,7 +117,8 @@ def markdown(rows: Sequence[Usage]) -> str:
     """Return a table for the documentation."""
     lines = ["| kernel | registers | stack per thread, B | code, kB | occupancy |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row.kernel} | {row.registers} | {row.stack:,} | {row.code / 1e3:.0f} | {row.occupancy:.0%} |" for row in rows
+        f"| {row.kernel} | {row.registers} | {row.stack:,} | {row.code / 1e3:.0f} | {row.occupancy:.0%} |"
+        for row in rows
     ]
     return "\n".join(lines) + "\n"
 

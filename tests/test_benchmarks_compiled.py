@@ -32,7 +32,7 @@ def _varied(rows: Rows, at: wp.array[wp.int32], out: wp.array[wp.float32]) -> No
 
 
 def test_registers_and_stack_are_those_of_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A kernel with 1,200 B of local memory has a stack of that size; its variant without has none, and no more code."""
+    """A kernel with 1,200 B of local memory has a stack of that size; its variant without it has none and less code."""
     wp.init()
     if 90 not in wp.get_cuda_supported_archs():
         pytest.skip("this build of Warp has no compiler for sm_90")

@@ -221,7 +221,13 @@ def test_kernels_for_an_absent_gpu_are_found_by_a_machine_with_it(
     said = " ".join(capsys.readouterr().out.split())
     assert "sm_90: 1 modules of kernels, 1 compiled now" in said and f"WARP_CACHE_PATH={tmp_path}" in said
     gpu: Any = object.__new__(wp._src.context.Device)
-    gpu.runtime, gpu.alias, gpu.ordinal, gpu.arch, gpu.is_cubin_supported = wp._src.context.runtime, "cuda:0", 0, 90, True
+    gpu.runtime, gpu.alias, gpu.ordinal, gpu.arch, gpu.is_cubin_supported = (
+        wp._src.context.runtime,
+        "cuda:0",
+        0,
+        90,
+        True,
+    )
     tiny = _tiny.module
     folder = tmp_path / wp.__version__ / tiny.get_module_identifier()
     assert (folder / tiny._get_compile_output_name(gpu)).is_file() and (folder / tiny._get_meta_name()).is_file()

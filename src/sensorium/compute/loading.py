@@ -105,7 +105,7 @@ def kernel(
     *,
     group: str = "",
     variants: Mapping[str, Mapping[str, bool]] | None = None,
-    blocks: int | None = None,
+    blocks: int | Mapping[str, int] | None = None,
 ) -> Any:
     """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
@@ -120,7 +120,8 @@ def kernel(
             What a variant does not need is not compiled into it, which saves registers of a GPU. The result is then a
             dictionary of kernels by these names.
         blocks: number of blocks of 256 threads that must fit into a multiprocessor of a GPU: 2 limits a kernel to 128
-            registers, 3 to 80. Excess values are kept in local memory. None sets no limit.
+            registers, 3 to 80. Excess values are kept in local memory. None sets no limit. A mapping has the number of
+            each variant.
 
     Raises:
         RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.
@@ -129,7 +130,9 @@ def kernel(
         return partial(kernel, group=group, variants=variants, blocks=blocks)
     name = f"{function.__module__}.{group or function.__qualname__}"
     if variants is not None:
-        return {word: _declared(function, f"{name}.{word}", flags, blocks) for word, flags in variants.items()}
+        of = blocks if isinstance(blocks, Mapping) else dict.fromkeys(variants, blocks)
+        return {word: _declared(function, f"{name}.{word}", flags, of[word]) for word, flags in variants.items()}
+    assert not isinstance(blocks, Mapping)
     return _declared(function, name, {}, blocks)
 
 

@@ -125,7 +125,7 @@ def _nearest(
     return t, best, face
 
 
-@kernel(variants=VARIANTS, blocks=2)
+@kernel(variants=VARIANTS, blocks={"triangles": 3, "still": 3, "all": 2})
 def cast_vertical(
     rows: Rows,
     limits: wp.vec2,
@@ -257,7 +257,19 @@ def cast_vertical(
             best = int(-1)
             if count > 0:
                 t, best, triangle = _nearest(
-                    surroundings, instances, fields, moving, hidden, near, count, movers, env, mount, wp.vec3(x, y, z), d, t
+                    surroundings,
+                    instances,
+                    fields,
+                    moving,
+                    hidden,
+                    near,
+                    count,
+                    movers,
+                    env,
+                    mount,
+                    wp.vec3(x, y, z),
+                    d,
+                    t,
                 )
                 if best >= 0:
                     face = triangle
