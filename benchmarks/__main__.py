@@ -65,6 +65,7 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("rays/hfield/1024", partial(_run, "rays.scan", "hfield", 1024)),
     ("rays/lidar/mesh", partial(_run, "rays.lidar", "mesh")),
     ("rays/lidar/hfield", partial(_run, "rays.lidar", "hfield")),
+    ("rays/room", partial(_run, "rays.room")),
     ("rays/memory", partial(_run, "rays.memory")),
     ("cameras/terrain/16", partial(_run, "cameras.depth", "terrain", 16)),
     ("cameras/terrain/256", partial(_run, "cameras.depth", "terrain", 256)),

@@ -151,7 +151,7 @@ class LaunchWorkers:
         self._count, self._process = count, 0
 
     def run(self, pieces: Sequence[Callable[[], object]]) -> None:
-        """Run all pieces here and on the threads, each of which takes the next one; raise the first error of a piece."""
+        """Run all pieces here and on the threads, each of which takes the next one; raise the first error."""
         if self._process != os.getpid():  # a fork has no other threads
             self._pool, self._process = ThreadPoolExecutor(self._count, "sensorium"), os.getpid()
         queue = iter(pieces)  # advanced by several threads: a step of a sequence's iterator is atomic

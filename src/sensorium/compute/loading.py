@@ -119,9 +119,8 @@ def kernel(
         variants: by name of a variant, the values of the kernel's static flags, which it reads as ``wp.static(FLAG)``.
             What a variant does not need is not compiled into it, which saves registers of a GPU. The result is then a
             dictionary of kernels by these names.
-        blocks: number of blocks of 256 threads that must fit into a multiprocessor of a GPU: 2 limits a kernel to 128
-            registers, 3 to 80. Excess values are kept in local memory. None sets no limit. A mapping has the number of
-            each variant.
+        blocks: number of blocks of 256 threads that must fit into a multiprocessor of a GPU, or that of each variant: 2
+            limits a kernel to 128 registers, 3 to 80. Excess values are kept in local memory. None sets no limit.
 
     Raises:
         RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.

@@ -49,7 +49,7 @@ from sensorium.geometry.wide_tree import wide_tree_ray
 
 @shared_func
 def ray_mesh(tree: wp.uint64, mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
-    """Return t (inf for a miss) and the face of a mesh in its own frame, by its tree, or without one by its `wp.Mesh`."""
+    """Return t (inf for a miss) and the face of a mesh in its own frame; without a tree, by its `wp.Mesh`."""
     t = float(wp.inf)
     face = int(-1)
     if tree != wp.uint64(0):

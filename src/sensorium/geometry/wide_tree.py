@@ -7,15 +7,14 @@ The vector units select triangles in float32, with a bound on its rounding error
 Numerical Algorithms, chapter 3), and boxes with a bound from Ize, Robust BVH Ray Traversal (2013). A selected triangle
 is then intersected in float64. So a hit is that of all triangles in float64, and no ray passes between two triangles.
 
-A tree is one array of rows of eight float32. A node has seven rows: minimum x, y, z and maximum x, y, z of its
-children, and their numbers as int32: n >= 0 for a node that starts at row n, ~n for a leaf. A leaf has 11 rows: x, y, z
-of the three corners of its triangles, their longest edges, and their indices as int32. The root starts at row 0. The
-lower and upper bounds of unused children are +inf and -inf.
+A tree is one array of rows of eight float32. Row 0 starts with the origin of the vertices: a multiple of a power of two
+near them, so that starts of rays near them are converted without rounding. Row 1 is the root. A node has seven rows:
+minimum x, y, z and maximum x, y, z of its children, and their numbers as int32: n > 0 for a node that starts at row n,
+~n for a leaf. A leaf has 11 rows: x, y, z of the three corners of its triangles, their longest edges, and their indices
+as int32. The lower and upper bounds of unused children are +inf and -inf.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import warp as wp
@@ -34,6 +33,8 @@ CUT_LEVELS = 12
 need at most 11 further levels."""
 STACK = 7 * (CUT_LEVELS + 11) + 1
 """Size of the stack: at each level, at most seven children wait."""
+FARTHEST = 1e30
+"""Coordinate from which triangles are omitted, m."""
 MARGIN = 3e-7
 """Margin of boxes relative to the largest coordinate, for rays along their faces."""
 Box = wp.types.vector(length=6, dtype=wp.float32)
@@ -49,13 +50,15 @@ def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> wp.array[wp.float32]
     """Return the tree of triangles, `[row, 8]`, on the CPU; triangles that are not finite are omitted.
 
     Args:
-        points: `[n, 3]`, m; they are rounded to float32.
+        points: `[n, 3]`, m; they are rounded to float32 relative to the tree's origin.
         faces: `[m, 3]`, rows of `points`; the index identifies triangles by their row here.
     """
-    with np.errstate(over="ignore"):
-        corners = np.asarray(points, np.float32)[np.asarray(faces).reshape(-1, 3)]
-    ids = np.flatnonzero(np.isfinite(corners).all(axis=(1, 2))).astype(np.int32)
-    corners = corners[ids]
+    exact = np.asarray(points, np.float64)[np.asarray(faces).reshape(-1, 3)]
+    ids = np.flatnonzero((np.abs(exact) < FARTHEST).all(axis=(1, 2))).astype(np.int32)
+    low, high = exact[ids].min(axis=(0, 1), initial=FARTHEST), exact[ids].max(axis=(0, 1), initial=-FARTHEST)
+    step = np.exp2(np.ceil(np.log2(np.maximum((high - low).max(), 1e-30))))
+    origin = np.round(0.5 * (low + high) / step) * step
+    corners = (exact[ids] - origin).astype(np.float32)
     boxes = np.concatenate([corners.min(axis=1), -corners.max(axis=1)], axis=1)
     order = wp.array(np.arange(len(ids)), dtype=wp.int32, device="cpu")
     inputs = [wp.array(boxes, dtype=Box, device="cpu"), order]
@@ -70,6 +73,7 @@ def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> wp.array[wp.float32]
         bounds.append(bounds_of.numpy())
         level = ends[-1][ends[-1][..., 1] - ends[-1][..., 0] > int(WIDTH)]
     rows = _packed(corners, ids, order.numpy(), np.concatenate(ends), np.concatenate(bounds))
+    rows[0, :3] = origin
     return wp.array(rows, dtype=wp.float32, device="cpu")
 
 
@@ -80,23 +84,31 @@ def _packed(
     ends: NDArray[np.int32],
     bounds: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """Return the array of a tree, given the first and last entry in `order` and the box of each child `[node, 8]`."""
+    """Return the rows of a tree around the origin.
+
+    Args:
+        corners: of the triangles `[triangle, 3, xyz]`, m.
+        ids: their indices.
+        order: the triangles; those of a node are neighbours.
+        ends: first and last entry in `order` of each child `[node, child]`.
+        bounds: their boxes.
+    """
     sizes = ends[..., 1] - ends[..., 0]
     is_leaf = (sizes > 0) & (sizes <= int(WIDTH))
     starts = ends[is_leaf][:, 0]
-    count, leaf_at = len(ends), NODE_ROWS * len(ends)
+    count, leaf_at = len(ends), 1 + NODE_ROWS * len(ends)
     tree = np.zeros((leaf_at + LEAF_ROWS * len(starts), int(WIDTH)), np.float32)
-    nodes = tree[:leaf_at].reshape(count, NODE_ROWS, -1)
+    nodes = tree[1:leaf_at].reshape(count, NODE_ROWS, int(WIDTH))
     pad = np.float32(MARGIN * np.abs(corners).max(initial=0.0) + 1e-30)
     nodes[:, :3] = bounds[..., :3].transpose(0, 2, 1) - pad
     nodes[:, 3:6] = pad - bounds[..., 3:].transpose(0, 2, 1)
     children = nodes[:, 6].view(np.int32)
-    children[sizes > int(WIDTH)] = NODE_ROWS * np.arange(1, count)
+    children[sizes > int(WIDTH)] = 1 + NODE_ROWS * np.arange(1, count)
     first = np.argsort(starts)  # neighbouring leaves are near each other
     rank = np.empty_like(first)
     rank[first] = np.arange(len(first))
     children[is_leaf] = ~(leaf_at + LEAF_ROWS * rank)
-    leaves = tree[leaf_at:].reshape(len(starts), LEAF_ROWS, -1)
+    leaves = tree[leaf_at:].reshape(len(starts), LEAF_ROWS, int(WIDTH))
     lanes = starts[first][:, None] + np.arange(int(WIDTH))
     is_used = np.arange(int(WIDTH)) < sizes[is_leaf][first][:, None]
     of = order[np.where(is_used, lanes, 0)] if len(order) else np.zeros_like(lanes)
@@ -257,7 +269,7 @@ typedef bool b8 __attribute__((ext_vector_type(8)));
 // Rows in memory: aligned to floats, and readable as such
 typedef float row __attribute__((vector_size(32), aligned(4), may_alias));
 const row* rows = (const row*)tree;
-const float ox = o[0], oy = o[1], oz = o[2], dx = d[0], dy = d[1], dz = d[2];
+const float ox = o[0] - rows[0][0], oy = o[1] - rows[0][1], oz = o[2] - rows[0][2], dx = d[0], dy = d[1], dz = d[2];
 float best = limit < 3e38f ? limit : 3e38f;  // no product with it is inf * 0
 int face = -1;
 const float size = __builtin_fabsf(dx) + __builtin_fabsf(dy) + __builtin_fabsf(dz);
@@ -275,7 +287,7 @@ if (size > 0.0f && size + __builtin_fabsf(ox) + __builtin_fabsf(oy) + __builtin_
     const float wider = 1.000001f;
     const float loose = 1e-6f * size;  // 16 * 2^-24: twice the bound on the errors of the sums of products below
     struct { float t; int at; } stack[$STACK];
-    int top = 0, at = 0;
+    int top = 0, at = 1;
     for (;;) {
         while (at >= 0) {
             const row* b = rows + at;

@@ -54,7 +54,7 @@ Chosen = wp.types.vector(length=CLUSTERS, dtype=wp.int32)
 DRAWS = True
 """Static flag: tiles have so many pixels that drawing triangles may pay."""
 FEW = 4
-"""Maximum number of pixels of a tile in the variant that draws nothing; below 16, no cluster is drawn in any variant."""
+"""Maximum number of pixels of a tile in the variant that draws nothing. Below 16, no variant draws a cluster."""
 FewFloats = wp.types.vector(length=FEW, dtype=wp.float32)
 FewInts = wp.types.vector(length=FEW, dtype=wp.int32)
 FEW_MAX = wp.constant(16)
