@@ -47,7 +47,12 @@ def _steps(segment: Segment, rng: random.Random) -> Iterator[list[Piece]]:
     envs = [(env, env + 1) for env in range(segment.compute.num_envs)]
 
     def shard(launches: list[Any], piece: tuple[int, int], items: tuple[int, int] | None = None) -> Piece:
-        return _Shard(segment.compute, launches, segment._mask, piece, items).run
+        made = _Shard(segment.compute, launches, segment._mask, piece, items)
+
+        def run(_keep: object = launches) -> None:  # a launch owns the array of its tasks
+            made.run()
+
+        return run
 
     for part, group in groupby(segment._launches, lambda launch: launch.part):
         if part is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import warp as wp
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import compare, registers
+from benchmarks import compare, gpu_hour, registers
 from sensorium.compute import Rows, kernel, masked_tid
 
 Stack = wp.types.vector(length=300, dtype=wp.float32)
@@ -72,3 +74,24 @@ def test_saved_rows_are_compared(
     assert [row[3] for row in compare.ratios(compare.Saved.read(old), compare.Saved.read(new))] == [2.0, 0.5, None]
     (tmp_path / "other.json").write_text("[]")
     assert compare.main([str(old), str(tmp_path / "other.json")]) == 2
+
+
+def test_the_run_on_a_gpu_keeps_the_results_of_all_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step that fails, one whose program is missing, and one that takes too long: the others still run."""
+    assert sum(step.minutes for step in gpu_hour.steps_of("cuda:0")) <= 25.0
+    python = (sys.executable, "-c")
+    steps = [
+        gpu_hour.Step("fails", (*python, "print('broken'); raise SystemExit(3)"), 5.0),
+        gpu_hour.Step("absent", ("no-such-program",), 5.0, needs="no-such-program"),
+        gpu_hour.Step("slow", (*python, "import time; time.sleep(600)"), 0.5 / 60.0),
+        gpu_hour.Step("good", (*python, "import sys; open(sys.argv[1], 'w').write('[1]')", "{out}"), 5.0),
+    ]
+    monkeypatch.setattr(gpu_hour, "steps_of", lambda device: steps)
+    assert gpu_hour.main(["--json", str(tmp_path / "gpu.json")]) == 1
+    results = json.loads((tmp_path / "gpu.json").read_text())
+    assert list(results) == ["fails", "absent", "slow", "good"]
+    assert (results["fails"]["exit_code"], results["slow"]["exit_code"]) == (3, 124)
+    assert "not installed" in results["absent"]["omitted"] and results["good"]["figures"] == [1]
+    assert "Failed: fails, slow." in capsys.readouterr().out and results["fails"]["output"].strip() == "broken"

@@ -160,9 +160,9 @@ def watch_loading(watcher: Watcher) -> Iterator[None]:
     """Call a function while any thread compiles kernels in this block.
 
     Args:
-        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total` kernels
-            are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the end.
-            The call runs in the compiling thread.
+        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total`
+            kernels are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the
+            end. The call runs in the compiling thread.
     """
     _watchers.append(watcher)
     try:
