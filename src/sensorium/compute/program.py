@@ -556,6 +556,15 @@ class Segment:
                 shard.capture()
         self.is_captured = True
 
+    def single_launches(self) -> Iterator[tuple[frozenset[Any], str, Callable[[], None]]]:
+        """Yield owners, names of the kernels and a run, on this thread, of each launch or of those that share memory."""
+        for part, group in groupby(self._launches, attrgetter("part")):
+            launches = list(group)
+            for together in [launches] if part is not None else [[launch] for launch in launches]:
+                owners = frozenset[Any]().union(*(launch.owners for launch in together))
+                names = ", ".join(dict.fromkeys(launch.kernel.key for launch in together))
+                yield owners, names, _Shard(self.compute, together, self._mask, (0, self.compute.num_envs)).run
+
     def run_in_pieces(self, count: int) -> None:
         """Run the launches once in up to `count` pieces, one after another on this thread."""
         self._share(count)
