@@ -91,8 +91,8 @@ class Report:
                 start = time.perf_counter()
                 try:
                     done = subprocess.run(
-                        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60.0 * step.minutes,
-                        check=False,
+                        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                        timeout=60.0 * step.minutes,
                     )  # fmt: skip
                     code, said = done.returncode, done.stdout
                 except subprocess.TimeoutExpired as error:

@@ -557,7 +557,7 @@ class Segment:
         self.is_captured = True
 
     def single_launches(self) -> Iterator[tuple[frozenset[Any], str, Callable[[], None]]]:
-        """Yield owners, names of the kernels and a run, on this thread, of each launch or of those that share memory."""
+        """Yield owners, kernels and a run on this thread of each launch, or of launches that share memory."""
         for part, group in groupby(self._launches, attrgetter("part")):
             launches = list(group)
             for together in [launches] if part is not None else [[launch] for launch in launches]:
