@@ -304,7 +304,12 @@ def room(envs: int = 16, things: int = 40) -> list[Row]:
     u, v = np.meshgrid(np.linspace(0.0, np.pi, 33), np.linspace(0.0, 2.0 * np.pi, 33))
     i = (33 * np.arange(32)[:, None] + np.arange(32)).ravel()
     faces = np.concatenate([np.stack([i, i + 1, i + 34], 1), np.stack([i, i + 34, i + 33], 1)])
-    ball = Mesh(np.stack([np.sin(u) * np.cos(v), np.sin(u) * np.sin(v), np.cos(u)], -1).reshape(-1, 3), faces, "ball")
+    ball = Mesh(
+        np.stack([np.sin(u) * np.cos(v), np.sin(u) * np.sin(v), np.cos(u)], -1).reshape(-1, 3),
+        faces,
+        "ball",
+        drop_degenerate=True,
+    )
     shapes = [Shape("mesh", "walls", mesh=box_mesh((5.0, 4.0, 1.5)), pos=(0.0, 0.0, 1.5))]
     for k in range(things):
         pos, size = rng.uniform([-4.5, -3.5, 0.1], [4.5, 3.5, 2.0]), rng.uniform(0.1, 0.5, 3)

@@ -119,7 +119,7 @@ def test_normals_of_a_height_field_are_the_same_with_and_without_other_outputs(b
     """Distance and normal come from one look-up; with the face they come from the shape that was hit, in general."""
     field = HeightField(HILLS.heights, (3.0, 2.0), base)
     turned = Shape("hfield", "hills", pos=(0.5, 0.2, -0.3), quat=(0.8, 0.0, 0.0, 0.6), hfield=field)
-    world = world_of(2, (turned, SHAPES[5]))
+    world = world_of(2, (turned, Shape("sphere", "ball", (0.8,), pos=(0.5, 0.2, 0.2))))
     starts = np.random.default_rng(2).uniform(-3.5, 3.5, (600, 3))
     cast = world.rays(starts, np.tile([0.0, 0.0, -1.0], (600, 1)), alignment="yaw")
     short, full = world.cast(cast, ("distance", "normal")), world.cast(cast)
@@ -127,9 +127,9 @@ def test_normals_of_a_height_field_are_the_same_with_and_without_other_outputs(b
     same = np.isclose(short["normal"], full["normal"], rtol=0.0, atol=1e-6).all(axis=-1)
     assert same.mean() > 0.995  # the rest hit an edge within rounding
     shapes = np.unique(full["shape"])
-    assert len(shapes) == 3  # the field, the lamp and misses
+    assert len(shapes) == 3  # the field, the ball and misses
     assert 0.1 < (full["normal"][..., 2] == 0.0).mean() < 0.9
-    assert len(np.unique(full["normal"].reshape(-1, 3), axis=0)) > 300
+    assert len(np.unique(full["normal"].reshape(-1, 3), axis=0)) > 100
 
 
 @pytest.mark.parametrize("direction", [[0.0, 0.1, -1.0], [0.0, 0.0, -1.0]], ids=["slanted", "down"])

@@ -16,6 +16,8 @@ as int32. The lower and upper bounds of unused children are +inf and -inf.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +39,10 @@ FARTHEST = 1e30
 """Coordinate from which triangles are omitted, m."""
 MARGIN = 3e-7
 """Margin of boxes relative to the largest coordinate, for rays along their faces."""
-Box = wp.types.vector(length=6, dtype=wp.float32)
+if TYPE_CHECKING:  # Warp's types are not valid annotations for a type checker
+    Box: TypeAlias = Any
+else:
+    Box = wp.types.vector(length=6, dtype=wp.float32)
 """Minimum of x, y, z, and of -x, -y, -z, m."""
 _Bins = wp.types.matrix(shape=(16, 6), dtype=wp.float32)
 _Counts = wp.types.vector(length=16, dtype=wp.int32)
@@ -62,7 +67,9 @@ def build_wide_tree(points: ArrayLike, faces: ArrayLike) -> wp.array[wp.float32]
     boxes = np.concatenate([corners.min(axis=1), -corners.max(axis=1)], axis=1)
     order = wp.array(np.arange(len(ids)), dtype=wp.int32, device="cpu")
     inputs = [wp.array(boxes, dtype=Box, device="cpu"), order]
-    level, ends, bounds = np.array([[0, len(ids)]], np.int32), [], []
+    level = np.array([[0, len(ids)]], np.int32)
+    ends: list[NDArray[np.int32]] = []
+    bounds: list[NDArray[np.float32]] = []
     while len(level):
         ends_of = wp.zeros((len(level), int(WIDTH)), dtype=wp.vec2i, device="cpu")
         bounds_of = wp.full((len(level), int(WIDTH)), Box(*[np.inf] * 6), dtype=Box, device="cpu")
@@ -121,7 +128,7 @@ def _packed(
 
 
 @wp.func
-def _area(box: Box) -> float:
+def _area(box: Box) -> wp.float32:
     """Return a quarter of the surface of a box."""
     x = -(box[3] + box[0])
     y = -(box[4] + box[1])
@@ -130,7 +137,7 @@ def _area(box: Box) -> float:
 
 
 @wp.func
-def _bin(box: Box, axis: int, low: float, per: float) -> int:
+def _bin(box: Box, axis: int, low: float, per: float) -> wp.int32:
     """Return the bin of a triangle: that of the middle of its box along an axis."""
     return wp.clamp(wp.int32((box[axis] - box[axis + 3] - low) * per), 0, BINS - 1)
 
@@ -183,7 +190,7 @@ def _cut(boxes: wp.array[Box], order: wp.array[wp.int32], begin: int, end: int, 
                         axis = a
                         last = b
     if axis < 0:  # equal middles, or too deep
-        return begin + (end - begin) / 2
+        return begin + (end - begin) // 2
     per = float(BINS) / -(middles[axis + 3] + middles[axis])
     i = int(begin)
     j = int(end)
