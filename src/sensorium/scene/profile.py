@@ -128,9 +128,9 @@ class _Timed:
         """Run all launches, or the hook."""
         if not self._runs:
             if isinstance(self._segment, Segment):
-                for owners, kernels, run in self._segment.single_launches():
+                for owners, kernels, launch in self._segment.single_launches():
                     names = ", ".join(sorted(owner.plan.label for owner in owners)) or "all"
-                    self._runs.append(self._clocked((names, kernels), run))
+                    self._runs.append(self._clocked((names, kernels), launch))
             else:
                 hook = getattr(self._segment.hook, "func", self._segment.hook)
                 name = getattr(hook, "__qualname__", type(hook).__name__)
