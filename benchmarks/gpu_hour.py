@@ -2,7 +2,7 @@
 
 Correctness comes first: the tests that compare CUDA with the CPU bit for bit, and compute-sanitizer on one step of the
 demo rig, if it is installed. Then come the tables of `benchmarks.gpu` and `benchmarks.registers`. One JSON file holds
-all results, also of a run that was cut. `--device cpu` tries the command without a GPU.
+all results, also of a run that was cut. Run `sensorium warmup` first, because compilation counts. `--device cpu` tries the command without a GPU.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def steps_of(device: str) -> list[Step]:
     step = (python, "-c", ONE_STEP.format(device=device))
     tests = ("-q", "-m", "not soak", "-k", "cuda", "--maxfail=20", "-p", "no:cacheprovider")
     return [
-        Step("tests", (python, "-m", "pytest", "tests", *tests, *(["--collect-only"] if on_cpu else [])), 9.0),
-        Step("step", step, 2.0),
+        Step("tests", (python, "-m", "pytest", "tests", *tests, *(["--collect-only"] if on_cpu else [])), 8.0),
+        Step("step", step, 4.0),
         Step("sanitizer", (*check, *step), 3.0, needs="compute-sanitizer"),
-        Step("figures", (python, "-m", "benchmarks.gpu", *figures), 9.0),
+        Step("figures", (python, "-m", "benchmarks.gpu", *figures), 8.0),
         Step("registers", (python, "-m", "benchmarks.registers", "--save", "{out}"), 2.0),
     ]
 

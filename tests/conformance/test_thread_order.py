@@ -13,7 +13,7 @@ from sensorium.compute import Compute, Rows, kernel, masked_tid
 
 PERMUTATIONS = 20
 KINDS = [
-    "lidar,terrain_height",
+    "terrain_height",
     "imu,joint,joint_torque,joint_wrench,body_state,motor_current,frame_transformer,builtin,gnss,barometer,force_torque",
     "contact,contact_force,touch,elastomer_taxel,kinematic_tactile,proximity_taxel,surface_distance_probe",
     "ray_caster,lidar,radar,terrain_height,obstacle",
