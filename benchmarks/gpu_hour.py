@@ -2,7 +2,8 @@
 
 Correctness comes first: the tests that compare CUDA with the CPU bit for bit, and compute-sanitizer on one step of the
 demo rig, if it is installed. Then come the tables of `benchmarks.gpu` and `benchmarks.registers`. One JSON file holds
-all results, also of a run that was cut. Run `sensorium warmup` first, because compilation counts. `--device cpu` tries the command without a GPU.
+all results, also of a run that was cut. Run `sensorium warmup` first, because compilation counts. `--device cpu` tries
+the command without a GPU.
 """
 
 from __future__ import annotations
