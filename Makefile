@@ -1,5 +1,6 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
-# PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
+# PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, BENCH_ARGS="--save" to bench,
+# GPU_ARGS to bench-gpu.
 # Tests run in several processes (tests/parallel.py). PYTEST_ARGS="--processes=1 -s" runs them in one and shows all output.
 
 VENV := .venv
@@ -24,6 +25,7 @@ PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest --processes=auto
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=
+BENCH_ARGS ?=
 # The words after `bench` name groups of benchmarks.
 ifeq ($(firstword $(MAKECMDGOALS)),bench)
 GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
@@ -125,8 +127,8 @@ docs: env-docs  ## build the documentation site in out/site; broken links and ot
 	$(PY) -m tests.site_check out/site
 	@echo "Open out/site/index.html."
 
-bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
-	$(PY) -m benchmarks $(GROUPS)
+bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups; BENCH_ARGS=--save keeps the rows
+	$(PY) -m benchmarks $(GROUPS) $(BENCH_ARGS)
 
 bench-gpu: env-test  ## compare with mujoco_warp on a GPU; GPU_ARGS="--device cpu --envs 1 16" runs it without a GPU
 	$(PY) -m benchmarks.gpu $(GPU_ARGS)

@@ -1,4 +1,7 @@
-"""Run all benchmarks, or those with one of the given words in their name: `python -m benchmarks chain idle`."""
+"""Run all benchmarks, or those with one of the given words in their name: `python -m benchmarks chain idle`.
+
+With --save the rows are also written to a file for `python -m benchmarks.compare`.
+"""
 
 import argparse
 import os
@@ -7,13 +10,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 import warp
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from benchmarks.compare import Saved
 from benchmarks.timing import ONCE
 
 Rows = list[tuple[str, str, str]]
@@ -73,7 +79,9 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("cameras/colors/terrain", partial(_run, "cameras.colors", "terrain", 16)),
     ("cameras/colors/room", partial(_run, "cameras.colors", "room", 16)),
     ("cameras/colors/tabletop", partial(_run, "cameras.colors", "tabletop", 16)),
-    ("cameras/colors/large", partial(_run, "cameras.colors_large")),
+    ("cameras/colors/large", partial(_run, "cameras.colors_large", "tabletop")),
+    ("cameras/colors/large/terrain", partial(_run, "cameras.colors_large", "terrain")),
+    ("cameras/colors/large/room", partial(_run, "cameras.colors_large", "room")),
     ("cameras/events", partial(_run, "cameras.events", "tabletop", 16)),
     ("cameras/fixed", partial(_run, "cameras.fixed")),
     ("cameras/memory", partial(_run, "cameras.memory")),
@@ -102,6 +110,10 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure speed and memory.")
     parser.add_argument("words", nargs="*", help="run only benchmarks with one of these words in their name")
     parser.add_argument("--once", action="store_true", help="repeat nothing: see whether the benchmarks work")
+    parser.add_argument(
+        "--save", nargs="?", type=Path, const=Path("out/benchmarks"), metavar="FOLDER",
+        help="also write the rows to FOLDER (default: out/benchmarks) as JSON, named after commit and machine",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     words = options.words
     if options.once:
@@ -115,13 +127,18 @@ def main(arguments: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} "
         f"threads, warp {warp.__version__}. Fastest of several interleaved rounds."
     )
+    saved = None if options.save is None else Saved.here(options.save)
     for name, benchmark in chosen:
         with console.status(name):
             rows = benchmark()
         table = Table("what", "time or size", "against", title=name, title_justify="left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         console.print(table)
+        if saved is not None:
+            saved.add(rows)
+    if saved is not None:
+        console.print(f"The rows are in {saved.path}. Compare two files with python -m benchmarks.compare A B.")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from sensorium.lenses import PinholeLensCfg
 
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, distances._measure)
 """Kernels of a pinhole image of depth."""
-COLORS = (place_lights, shade, cast_shadows, trace_paths)
+COLORS = (place_lights, shade, cast_shadows["drawn"], trace_paths)
 """Kernels of colours."""
 Row = tuple[str, str, str]
 
@@ -226,21 +226,21 @@ def events(scene: str, envs: int) -> list[Row]:
     return [(what, f"{cpu['events'] * 1e3:.2f} ms of CPU", ratio)]
 
 
-def colors_large() -> list[Row]:
-    """Color of 640 x 480 pixels of the tabletop against MuJoCo's OpenGL renderer on the CPU (llvmpipe)."""
+def colors_large(scene: str) -> list[Row]:
+    """Color of 640 x 480 pixels against MuJoCo's OpenGL renderer on the CPU (llvmpipe)."""
     if "MUJOCO_GL" not in os.environ:
-        return [("rgb 640x480, tabletop", "not measured", "needs EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri)")]
-    worlds = Worlds("tabletop", 1, (480, 640))
+        return [(f"rgb 640x480, {scene}", "not measured", "needs EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri)")]
+    worlds = Worlds(scene, 1, (480, 640))
     renderer = worlds.gl()
     rows = []
     for shadows, goal in ((False, 1.0), (True, 1.1)):
-        scene = worlds.ours(1, ("rgb",), shadows=shadows)
+        ours = worlds.ours(1, ("rgb",), shadows=shadows)
         renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
         for _ in range(repeats_of(40)):
-            scene.update()
-        taken = wall_and_cpu({"ours": scene.update, "OpenGL": renderer.render}, rounds=9)
+            ours.update()
+        taken = wall_and_cpu({"ours": ours.update, "OpenGL": renderer.render}, rounds=9)
         cpu = {name: float(np.median(times[:, 1])) for name, times in taken.items()}
-        what = f"rgb 640x480, tabletop{', shadows' if shadows else ''}"
+        what = f"rgb 640x480, {scene}{', shadows' if shadows else ''}"
         ratio = f"{cpu['OpenGL'] / cpu['ours']:.1f} x MuJoCo's OpenGL renderer (at least {goal:g})"
         rows.append((what, f"{cpu['ours'] * 1e3:.0f} ms per core", ratio))
     renderer.close()

@@ -189,7 +189,11 @@ def test_time_adds_a_row_for_the_physics_and_for_each_sensor(
     places = [cost.index(f" {row} ") for row in ("physics alone", "trunk", "feet", "encoders", "FL_touch")]
     assert places == sorted(places)
     assert main(["explain", MODEL, "--rig", rig(tmp_path), "--time", "--json"]) == 0
-    measured = json.loads(capsys.readouterr().out)["cost"]
+    shown = json.loads(capsys.readouterr().out)
+    measured, profile = shown["cost"], shown["profile"]
+    assert sum(part["s"] for part in profile["parts"]) == pytest.approx(profile["step_s"])
+    assert {"physics", "host"} <= {part["part"] for part in profile["parts"]}
+    assert " physics " in cost[places[-1] :] and "█" in cost
     assert list(measured["sensors_s"]) == ["trunk", "feet", "encoders", "FL_touch"]
     assert measured["physics_s"] > 0.0 and min(measured["sensors_s"].values()) >= 0.0
 

@@ -19,6 +19,8 @@ from sensorium import cli
 from sensorium.cli import main
 from sensorium.cli import warmup as module
 from sensorium.cli.warmup import kernel_modules
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.demo import model_path
 
 SCENE = """
 import hashlib
@@ -181,6 +183,8 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (["--device", "cpu", "cuda:99"], ["--device: got 'cuda:99'"]),
         (["--model", "robt.xml"], ["model file", "'robt.xml'", "does not exist"]),
         (["--envs", "0"], ["--envs", ">= 1"]),
+        (["--arch", "90"], ["--arch: got '90'", "sm_90"]),
+        (["--arch", "sm_90", "--model", "ROBOT"], ["--model", "use --device instead of --arch"]),
         (["--engine", "mujoco", "--model", "robot.xml"], ["mujoco_warp", "newton"]),
     ],
 )
@@ -188,12 +192,47 @@ def test_a_wrong_option_is_explained(
     options: list[str], parts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong option ends the command before any compilation, and without a traceback."""
-    monkeypatch.setattr(module, "_compile", lambda *_: pytest.fail("it compiled"))
-    assert main(["warmup", *options]) == 2
+    for name in ("_compile", "compile_for_arch"):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("it compiled"))
+    assert main(["warmup", *(str(model_path()) if each == "ROBOT" else each for each in options)]) == 2
     said = " ".join(capsys.readouterr().err.split())
     for part in parts:
         assert part in said
     assert "Traceback" not in said
+
+
+@kernel
+def _tiny(rows: Rows, out: wp.array[wp.float32]) -> None:
+    env = masked_tid(rows)
+    out[env] = float(env)
+
+
+def test_kernels_for_an_absent_gpu_are_found_by_a_machine_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command writes the very files for which Warp looks on a GPU of that kind, which then compiles nothing."""
+    wp.init()
+    if 90 not in wp.get_cuda_supported_archs():
+        pytest.skip("this build of Warp has no compiler for sm_90")
+    monkeypatch.setattr(module, "kernel_modules", lambda: ([_tiny.module], {}))
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", wp.config.kernel_cache_dir)  # restored at the end
+    monkeypatch.setenv("WARP_CACHE_PATH", "elsewhere")
+    assert main(["warmup", "--arch", "sm_90", "--to", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "sm_90: 1 modules of kernels, 1 compiled now" in said and f"WARP_CACHE_PATH={tmp_path}" in said
+    gpu: Any = object.__new__(wp._src.context.Device)
+    gpu.runtime, gpu.alias, gpu.ordinal, gpu.arch, gpu.is_cubin_supported = (
+        wp._src.context.runtime,
+        "cuda:0",
+        0,
+        90,
+        True,
+    )
+    tiny = _tiny.module
+    folder = tmp_path / wp.__version__ / tiny.get_module_identifier()
+    assert (folder / tiny._get_compile_output_name(gpu)).is_file() and (folder / tiny._get_meta_name()).is_file()
+    monkeypatch.setattr(wp._src.build, "build_cuda", lambda *_, **__: pytest.fail("it compiled"))
+    assert not tiny._compile(gpu, folder, output_arch=tiny._get_compile_arch(gpu))
 
 
 def test_cache_size_is_robust_to_concurrent_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

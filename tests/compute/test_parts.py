@@ -59,7 +59,7 @@ def test_masked_envs_are_left_alone() -> None:
     assert out.tolist() == [-1, 10, -1, -1, 40]
 
 
-def test_more_shards_than_the_memory_was_made_for_are_not_used() -> None:
+def test_pieces_are_no_more_than_the_memory_has_places_for() -> None:
     compute = Compute("cpu", 8, threads=1)
     part = compute.part_of(2)
     shared, out = torch.zeros(part.places, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
@@ -73,4 +73,26 @@ def test_more_shards_than_the_memory_was_made_for_are_not_used() -> None:
     segment = compute.record(hook)
     for _ in range(program.TIMED_RUNS + 1):
         segment.run()
-    assert segment.shards == 1 and torch.equal(out, 10 * torch.arange(8, dtype=torch.int32))
+    assert segment.shards == part.places == 2 and torch.equal(out, 10 * torch.arange(8, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("envs", [5, 40])
+def test_work_in_parts_is_shared_in_several_pieces_per_core(envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images differ in cost: a core that is done takes another piece. Each piece has its own places."""
+    monkeypatch.setattr(program, "SHARD_ABOVE_S", 0.0)
+    compute = Compute("cpu", envs, threads=2)
+    part = compute.part_of(20)
+    given, out = torch.arange(envs, dtype=torch.int32), torch.zeros(envs, dtype=torch.int32)
+    shared = torch.zeros(part.places, dtype=torch.int32)
+
+    def hook() -> None:
+        with compute.by_parts(part):
+            compute.launch(fill, (1,), [given], [shared])
+            compute.launch(take, (1,), [shared], [out])
+
+    segment = compute.record(hook)
+    for _ in range(program.CAPTURE_AFTER + 2):
+        out.fill_(-1)
+        segment.run()
+        assert torch.equal(out, 10 * given)
+    assert segment.shards == min(2 * program.PIECES, envs) and segment.is_captured

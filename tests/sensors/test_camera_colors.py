@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.cameras.annotators import colors
 from tests.conformance.test_colors_mujoco import PRIMITIVES
 
 TYPES = ("rgb", "rgba", "albedo", "linear_rgb", "depth", "geom_ids")
@@ -216,8 +217,14 @@ def nearest_triangle(starts: Any, ways: Any, triangles: Any) -> Any:
     ],
     ids=["directional", "point", "near", "below"],
 )
-def test_shadows_of_triangles_equal_those_of_rays(lamp: sn.engines.Light) -> None:
+@pytest.mark.parametrize("variant", ["drawn", "rays"])
+def test_shadows_of_triangles_equal_those_of_rays(
+    lamp: sn.engines.Light, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rough ground under a scaled and turned mesh: float64 rays against all triangles, except at edges of shadows."""
+    if variant == "rays":  # that of a GPU, in its tiles
+        monkeypatch.setattr(colors, "SIDE", colors.SIDE_ON_GPU)
+        monkeypatch.setattr(colors, "cast_shadows", {"drawn": colors.cast_shadows[variant]})
     rng, side = np.random.default_rng(0), np.linspace(-2.5, 2.5, 19)
     x, y = (axis.ravel() for axis in np.meshgrid(side, side + 0.037))
     i = (np.arange(18)[:, None] * 19 + np.arange(18)).ravel()

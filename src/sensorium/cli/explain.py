@@ -32,6 +32,10 @@ ROUNDS = 5
 """Number of measurements of each cost, in turns; the minimum is reported, so that a busy moment has no effect."""
 
 
+PROFILED = 100
+"""Steps of the profile of all sensors together."""
+
+
 @dataclass
 class Explain(Driven):
     """Explain a rig file on a model or a trajectory, without simulating.
@@ -58,7 +62,7 @@ class Explain(Driven):
     engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     time: bool = False
-    """Also measure the cost of each sensor per physics step, separately, on this machine."""
+    """Also measure the cost per physics step on this machine: each sensor separately, and all kernels together."""
     json: bool = False
     """Print one JSON object instead of tables."""
 
@@ -67,6 +71,7 @@ class Explain(Driven):
         from sensorium.cli.checks import check_device_name
         from sensorium.cli.simulation import check_device
         from sensorium.jobs.rig import load_semantics
+        from sensorium.scene.profile import WARM_UP
 
         run = Run(self.model, self.rig, self.envs, engine=self.engine, device=self.device, **self.path)
         drive = run.drive()
@@ -78,10 +83,17 @@ class Explain(Driven):
         described["model"] = str(self.model or self.trajectory)
         if self.time:
             described["cost"] = _costs(lambda: run.simulator(drive), sensors, scene.engine.dt, load_semantics(self.rig))
+            with stderr().status("measuring"):
+                left = getattr(scene.engine, "ticks_left", PROFILED + WARM_UP + 2) - WARM_UP - 2
+                profile = scene.profile(max(min(PROFILED, left), 1))
+            parts = [{"sensor": sensor, "part": part, "s": s} for (sensor, part), s in profile.parts.items()]
+            described["profile"] = {"steps": profile.steps, "step_s": profile.seconds, "parts": parts}
         if self.json:
             print(json.dumps(described, indent=2), flush=True)
         else:
             _show(described)
+            if self.time:
+                stdout().print(profile)
         return 0
 
 

@@ -20,7 +20,7 @@ from tyro.conf import arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import note, progress, stderr, stdout
-from sensorium.errors import listed
+from sensorium.errors import UsageError, listed
 from sensorium.jobs.models import EngineName
 
 BINARIES = (".o", ".ptx", ".cubin")
@@ -40,17 +40,25 @@ class Warmup:
     to a disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and
     one kind of CPU or GPU: run the command again after an update.
 
+    With --arch the kernels are compiled for GPUs that this machine lacks, such as in a container image. A machine with
+    such a GPU, the same versions of sensorium and Warp, and this cache compiles nothing.
+
     With --model it also runs that model for one step on the engine, whose kernels depend on the model.
 
     For example:
       sensorium warmup
       sensorium warmup --device cuda:0
       sensorium warmup --device cuda --model robot.xml --envs 4096
+      sensorium warmup --arch sm_90 --to /image/warp
       WARP_CACHE_PATH=/shared/warp sensorium warmup && torchrun --nproc-per-node 8 train.py
     """
 
     device: Annotated[tuple[str, ...], arg(metavar="D [D ...]")] = ("all",)
     """Devices of the sensors: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
+    arch: Annotated[tuple[str, ...], arg(metavar="SM [SM ...]")] = ()
+    """Compute capabilities of GPUs, such as sm_90, instead of --device. They need not be present."""
+    to: Annotated[Path | None, unset("DIR", "Warp's cache")] = None
+    """Folder of the cache, which a run uses with WARP_CACHE_PATH=DIR."""
     model: Annotated[Path | None, unset("MODEL", "none")] = None
     """MJCF or URDF file: also compile the engine's kernels for it."""
     engine: Literal["mujoco_warp", "newton"] = "mujoco_warp"
@@ -64,7 +72,13 @@ class Warmup:
 
         check_envs(self.envs)
         check_files(self.model, None)
-        devices = _devices(self.device)
+        if self.arch and self.model is not None:
+            fix = "Compile the model's kernels on a machine with such a GPU: use --device instead of --arch."
+            raise UsageError.of("--model", str(self.model), "no model with --arch, because a model is stepped", fix)
+        if self.to is not None:
+            _use_cache(self.to)
+        archs = _archs(self.arch)
+        devices = [] if archs else _devices(self.device)
         modules, skipped = kernel_modules()
         for name, reason in skipped.items():
             note(f"not compiled: {name} ({reason})")
@@ -84,10 +98,19 @@ class Warmup:
                     f"[bold]{device}[/]: {escape(str(self.model))} on {self.engine}, {_counted(compiled, took)}",
                     soft_wrap=True,
                 )
+        for arch in archs:
+            start = time.perf_counter()
+            compiled = compile_for_arch(modules, arch)
+            took = time.perf_counter() - start
+            console.print(
+                f"[bold]sm_{arch}[/]: {len(modules)} modules of kernels, {_counted(compiled, took)}", soft_wrap=True
+            )
         cache = kernel_cache()
         console.print(f"cache: {escape(str(cache))} ({bytes_text(_size(cache))})", soft_wrap=True)
         console.print(
-            "To move it, set WARP_CACHE_PATH=DIR for this command and for your runs, or "
+            f"Runs use it with WARP_CACHE_PATH={escape(str(self.to))}."
+            if self.to is not None
+            else "To move it, set WARP_CACHE_PATH=DIR for this command and for your runs, or "
             "warp.config.kernel_cache_dir at the start of a script.",
             soft_wrap=True,
         )
@@ -98,7 +121,38 @@ def kernel_cache() -> Path:
     """Return the folder where Warp keeps compiled kernels."""
     import warp as wp
 
+    from sensorium.compute import start_warp
+
+    start_warp()  # sets the folder
     return Path(wp.config.kernel_cache_dir)
+
+
+def _use_cache(folder: Path) -> None:
+    """Let Warp use the cache that `WARP_CACHE_PATH` would name."""
+    import warp as wp
+
+    os.environ["WARP_CACHE_PATH"] = str(folder.resolve())
+    wp.config.kernel_cache_dir = str(folder.resolve() / wp.__version__)
+
+
+def _archs(names: Iterable[str]) -> list[int]:
+    """Return compute capabilities without their points, in order and without repetition.
+
+    Raises:
+        UsageError: Warp's compiler does not support one of them.
+    """
+    if not names:
+        return []
+    import warp as wp
+
+    from sensorium.compute import start_warp
+
+    start_warp()
+    known = {f"sm_{arch}": arch for arch in wp.get_cuda_supported_archs()}
+    for name in names:
+        if name not in known:
+            raise UsageError.of("--arch", name, listed(known), "Use --arch sm_90 for an H100 or H200.")
+    return list(dict.fromkeys(known[name] for name in names))
 
 
 def _size(folder: Path) -> int:
@@ -175,6 +229,25 @@ def _compile(modules: list[Any], device: str) -> int:
     before = _binaries()
     with progress(f"compiling for {device}", len(modules)) as show_progress:
         for done, module in enumerate(load_modules(modules, device), start=1):
+            show_progress(done, text=module.name)
+    return len(_binaries() - before)
+
+
+def compile_for_arch(modules: list[Any], arch: int) -> int:
+    """Compile modules into Warp's cache for an architecture of GPUs, which need not be present.
+
+    Args:
+        modules: Warp modules, see `kernel_modules`.
+        arch: compute capability without its point, such as 90 for sm_90.
+
+    Returns:
+        Number of modules that were compiled; those in the cache are not compiled again.
+    """
+    from sensorium.compute.loading import compile_modules
+
+    before = _binaries()
+    with progress(f"compiling for sm_{arch}", len(modules)) as show_progress:
+        for done, module in enumerate(compile_modules(modules, arch), start=1):
             show_progress(done, text=module.name)
     return len(_binaries() - before)
 

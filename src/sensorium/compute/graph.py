@@ -151,12 +151,18 @@ class LaunchWorkers:
         self._count, self._process = count, 0
 
     def run(self, pieces: Sequence[Callable[[], object]]) -> None:
-        """Run the first piece here and each other piece on a thread, in parallel; raise the first error of a piece."""
+        """Run all pieces here and on the threads, each of which takes the next one; raise the first error."""
         if self._process != os.getpid():  # a fork has no other threads
             self._pool, self._process = ThreadPoolExecutor(self._count, "sensorium"), os.getpid()
+        queue = iter(pieces)  # advanced by several threads: a step of a sequence's iterator is atomic
+
+        def work() -> None:
+            for piece in queue:
+                piece()
+
         try:
-            futures = list(map(self._pool.submit, pieces[1:]))
-            pieces[0]()
+            futures = [self._pool.submit(work) for _ in range(min(self._count, len(pieces) - 1))]
+            work()
             wait(futures)
         except BaseException:  # also an interrupt: the memory of the pieces may be freed next
             self._process = 0

@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
@@ -100,7 +100,13 @@ _PROLOGUE = r"""\1\2i\3 = wp.tid()
 \1    return"""
 
 
-def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> Any:
+def kernel(
+    function: Callable[..., None] | None = None,
+    *,
+    group: str = "",
+    variants: Mapping[str, Mapping[str, bool]] | None = None,
+    blocks: int | Mapping[str, int] | None = None,
+) -> Any:
     """Declare a Warp kernel in a separate Warp module, without a backward pass.
 
     Products are not fused with sums, so that results are identical on every device. A line with `masked_tid` becomes
@@ -110,13 +116,28 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
         function: function that `wp.kernel` accepts; omit it where a group is given.
         group: name of a module shared by kernels of one file that are always launched together, which compiles faster
             than separate modules.
+        variants: by name of a variant, the values of the kernel's static flags, which it reads as ``wp.static(FLAG)``.
+            What a variant does not need is not compiled into it, which saves registers of a GPU. The result is then a
+            dictionary of kernels by these names.
+        blocks: number of blocks of 256 threads that must fit into a multiprocessor of a GPU, or that of each variant: 2
+            limits a kernel to 128 registers, 3 to 80. Excess values are kept in local memory. None sets no limit.
 
     Raises:
         RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.
     """
     if function is None:
-        return partial(kernel, group=group)
-    module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
+        return partial(kernel, group=group, variants=variants, blocks=blocks)
+    name = f"{function.__module__}.{group or function.__qualname__}"
+    if variants is not None:
+        of = blocks if isinstance(blocks, Mapping) else dict.fromkeys(variants, blocks)
+        return {word: _declared(function, f"{name}.{word}", flags, of[word]) for word, flags in variants.items()}
+    assert not isinstance(blocks, Mapping)
+    return _declared(function, name, {}, blocks)
+
+
+def _declared(function: Callable[..., None], name: str, values: Mapping[str, bool], blocks: int | None) -> Any:
+    """Return a kernel in its module."""
+    module = wp.get_module(name)
     flags = "-march=native" if wp.config.cpu_compiler_flags is None else wp.config.cpu_compiler_flags
     flags += " -DWP_NO_BFLOAT16="  # bfloat16 costs half a second at the first kernel of a process
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": flags}
@@ -126,7 +147,10 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
             f"kernel {function.__qualname__} must call masked_tid on one separate line without a comment, with the "
             "environment as `env`. Write env, item = masked_tid(rows), or k, env, item = masked_tid(rows) with tasks."
         )
-    made = wp.Kernel(function, module=module, source=source)
+    for flag, value in values.items():
+        source = source.replace(f"wp.static({flag})", str(value))
+    options = None if blocks is None else {"launch_bounds": (256, blocks)}
+    made = wp.Kernel(function, module=module, options=options, source=source)
     DECLARED.append(made)
     return made
 
@@ -136,9 +160,9 @@ def watch_loading(watcher: Watcher) -> Iterator[None]:
     """Call a function while any thread compiles kernels in this block.
 
     Args:
-        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total` kernels
-            are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the end.
-            The call runs in the compiling thread.
+        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total`
+            kernels are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the
+            end. The call runs in the compiling thread.
     """
     _watchers.append(watcher)
     try:
@@ -175,9 +199,25 @@ def load_modules(modules: Iterable[Any], device: Any) -> Iterator[Any]:
         modules: Warp modules.
         device: the Warp device, or its name.
     """
+    return _several(partial(wp.load_module, device=device), modules)
+
+
+def compile_modules(modules: Iterable[Any], arch: int) -> Iterator[Any]:
+    """Compile Warp modules into the cache for GPUs that need not be present, and yield each one that is ready.
+
+    Args:
+        modules: Warp modules.
+        arch: compute capability without its point, such as 90 for sm_90.
+    """
+    # Machine code, as Warp chooses for a GPU that its compiler knows: older drivers load it, but not its PTX
+    return _several(partial(wp.compile_aot_module, arch=arch, use_ptx=False), modules)
+
+
+def _several(work: Callable[[Any], object], modules: Iterable[Any]) -> Iterator[Any]:
+    """Call a function for all modules, several at once, and yield each module that is done."""
     pool = ThreadPoolExecutor(min(COMPILERS, os.cpu_count() or 1))
     try:
-        jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
+        jobs = {pool.submit(work, module): module for module in modules}
         for job in as_completed(jobs):
             job.result()
             yield jobs[job]

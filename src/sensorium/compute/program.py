@@ -68,6 +68,9 @@ SHARD_ABOVE_S = 0.6e-3
 
 A captured segment is up to 0.1 ms faster, and passing work to another thread costs about 0.02 ms.
 """
+PIECES = 6
+"""Pieces of image work per core, since the tiles of an image differ much in cost; a core takes the next one when it
+has finished the last."""
 TIMED_RUNS = 4
 """Timed runs of a segment before that decision; the first run, which may load a kernel, does not count."""
 CAPTURE_AFTER = 32
@@ -119,7 +122,7 @@ class _Launch:
     kernel: Any
     dim: tuple[int, ...]
     args: list[Any]
-    split: bool = False
+    split: bool | str = False
     tasks: list[Any] = field(default_factory=list)
     threads: int = 0
     """Number of threads that the tasks need; surplus threads, up to the largest task's items, return at once."""
@@ -301,7 +304,7 @@ class Compute:
         inputs: Sequence[Any],
         outputs: Sequence[Any] = (),
         *,
-        split: bool = False,
+        split: bool | str = False,
     ) -> None:
         """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is added.
 
@@ -311,7 +314,9 @@ class Compute:
             inputs: further arguments; torch tensors or Warp arrays.
             outputs: arguments that the kernel writes.
             split: whether the kernel adds `rows.first` to its last index and its threads are independent. In a scene
-                with one env, its items may then be shared among the cores.
+                with one env, its items may then be shared among the cores. A word that names the last index, such as
+                "row", states further that a thread reads, of what preceding launches with that word and size wrote,
+                only values with its own last index. A core then runs all of them on some items in one go.
 
         Raises:
             RegistrationError: the kernel unpacks another number of thread indices than env and the items.
@@ -551,6 +556,15 @@ class Segment:
                 shard.capture()
         self.is_captured = True
 
+    def single_launches(self) -> Iterator[tuple[frozenset[Any], str, Callable[[], None]]]:
+        """Yield owners, kernels and a run on this thread of each launch, or of launches that share memory."""
+        for part, group in groupby(self._launches, attrgetter("part")):
+            launches = list(group)
+            for together in [launches] if part is not None else [[launch] for launch in launches]:
+                owners = frozenset[Any]().union(*(launch.owners for launch in together))
+                names = ", ".join(dict.fromkeys(launch.kernel.key for launch in together))
+                yield owners, names, _Shard(self.compute, together, self._mask, (0, self.compute.num_envs)).run
+
     def run_in_pieces(self, count: int) -> None:
         """Run the launches once in up to `count` pieces, one after another on this thread."""
         self._share(count)
@@ -571,6 +585,8 @@ class Segment:
         compute = self.compute
         if self._runs == TIMED_RUNS and compute.is_cpu and self._launches:
             count = compute.shards or (compute.threads if self._fastest > SHARD_ABOVE_S else 1)
+            if not compute.shards and count > 1 and any(launch.part is not None for launch in self._launches):
+                count *= PIECES
             if count > 1:
                 self._share(count)
 
@@ -581,16 +597,21 @@ class Segment:
         """
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
         steps: list[list[_Shard]] = []  # assigned only when complete, because an interrupt may occur in between
-        for by_items, group in groupby(self._launches, lambda launch: envs == 1 < count and launch.split):
-            if by_items:
-                for launch in group:
-                    pieces = _pieces(launch.dim[-1], count)
-                    steps.append([_Shard(compute, [launch], mask, (0, envs), items) for items in pieces])
+
+        def sharing(launch: _Launch) -> tuple[bool | str, int] | None:
+            return (launch.split, launch.dim[-1]) if envs == 1 < count and launch.split else None
+
+        for split, group in groupby(self._launches, sharing):
+            launches = list(group)
+            if split is None:
+                places = [launch.part.places for launch in launches if launch.part is not None]
+                pieces = [*_pieces(envs, min([count, *places]))]
+                shards = enumerate(pieces)
+                steps.append([_Shard(compute, launches, mask, each, number=k, of=len(pieces)) for k, each in shards])
             else:
-                launches = list(group)
-                cores = min([count, *(launch.part.cores for launch in launches if launch.part is not None)])
-                shards = enumerate(_pieces(envs, cores))
-                steps.append([_Shard(compute, launches, mask, piece, number=number) for number, piece in shards])
+                for together in [launches] if isinstance(split[0], str) else [[launch] for launch in launches]:
+                    items = _pieces(split[1], count)
+                    steps.append([_Shard(compute, together, mask, (0, envs), each) for each in items])
         self._steps, self.is_captured = steps, False
 
 
@@ -613,14 +634,15 @@ class _Shard:
         envs: tuple[int, int],
         items: tuple[int, int] | None = None,
         number: int = 0,
+        of: int = 1,
     ) -> None:
         self._compute = compute
         self._graph: Any = None
         self._commands: list[Any] = []
         compute.load([launch.kernel for launch in launches])
         for part, group in groupby(launches, lambda launch: launch.part):
-            count, together = envs[1] - envs[0] if part is None else part.envs, list(group)
-            place = 0 if part is None else number * part.envs
+            count, together = envs[1] - envs[0] if part is None else part.places // max(of, part.cores), list(group)
+            place = 0 if part is None else number * count
             for start in range(*envs, count):
                 rows = compute.rows(mask, start, 0 if items is None else items[0], place)
                 for launch in together:

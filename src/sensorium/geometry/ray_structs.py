@@ -12,6 +12,14 @@ all."""
 NEAR = 64
 """Number of shapes that a block can store; with more in its cone, each ray tests all of them."""
 Near = wp.types.vector(length=NEAR, dtype=wp.int32)
+MOVERS = SHAPES = True
+"""Static flags of the ray kernels: shapes that move, and static shapes that are tested individually."""
+VARIANTS = {
+    "triangles": {"MOVERS": False, "SHAPES": False},
+    "still": {"MOVERS": False, "SHAPES": True},
+    "all": {"MOVERS": True, "SHAPES": True},
+}
+"""Variants of the ray kernels: static triangles only, static shapes of any kind, and all shapes."""
 BASE, YAW, WORLD, YAW_STARTS = 0, 1, 2, 3
 """Rotation of rays with their mount: fully, about the vertical only, not at all, or about the vertical for the starts
 only (the directions keep world axes)."""

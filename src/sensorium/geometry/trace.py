@@ -29,7 +29,10 @@ from sensorium.geometry.ray_poses import (
     slot_of,
 )
 from sensorium.geometry.ray_structs import (
+    MOVERS,
     NEAR,
+    SHAPES,
+    VARIANTS,
     YAW,
     YAW_STARTS,
     Bundle,
@@ -60,6 +63,25 @@ def ray_mesh(tree: wp.uint64, mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: fl
 
 
 @wp.func
+def ray_solid(
+    instances: Instances, row: int, size: wp.vec3, pos: wp.vec3, quat: wp.vec4, o: wp.vec3, d: wp.vec3, limit: float
+) -> tuple[wp.float32, wp.int32]:
+    """Return the result of `ray_shape` for a shape that is not a height field."""
+    lo = quat_rotate_inverse(quat, o - pos)
+    ld = quat_rotate_inverse(quat, d)
+    kind = instances.kind[row]
+    t = float(wp.inf)
+    face = int(-1)
+    if kind == MESH:
+        t, face = ray_mesh(instances.tree[row], instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), limit)
+    else:
+        t = ray_primitive(kind, size, lo, ld)
+    if t > limit:
+        t = wp.inf
+    return t, face
+
+
+@wp.func
 def ray_shape(
     instances: Instances,
     fields: HFields,
@@ -72,17 +94,12 @@ def ray_shape(
     limit: float,
 ) -> tuple[wp.float32, wp.int32]:
     """Return t (inf for a miss, or beyond the limit) and the face of one shape with a size at a pose."""
+    if instances.kind[row] != HFIELD:
+        t, face = ray_solid(instances, row, size, pos, quat, o, d, limit)
+        return t, face
     lo = quat_rotate_inverse(quat, o - pos)
     ld = quat_rotate_inverse(quat, d)
-    kind = instances.kind[row]
-    t = float(wp.inf)
-    face = int(-1)
-    if kind == MESH:
-        t, face = ray_mesh(instances.tree[row], instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), limit)
-    elif kind == HFIELD:
-        t, face = ray_hfield(fields, instances.field[row], lo, ld, limit)
-    else:
-        t = ray_primitive(kind, size, lo, ld)
+    t, face = ray_hfield(fields, instances.field[row], lo, ld, limit)
     if t > limit:
         t = wp.inf
     return t, face
@@ -208,7 +225,7 @@ def write_hit(
         out.direction[env, mount, r] = d
 
 
-@kernel
+@kernel(variants=VARIANTS, blocks={"triangles": 3, "still": 2, "all": 2})
 def cast_rays(
     rows: Rows,
     limits: wp.vec2,
@@ -255,7 +272,9 @@ def cast_rays(
     # Moving shapes near this block
     count = int(0)
     near = Near()
-    movers = moving.pos.shape[2]
+    movers = int(0)
+    if wp.static(MOVERS):
+        movers = moving.pos.shape[2]
     if movers > 0:
         mid = (first + last) / 2
         if bundle.per_tick > wp.float64(0.0):
@@ -319,6 +338,11 @@ def cast_rays(
             if count < NEAR:
                 near[count] = k
             count += 1
+    alone = int(0)
+    bvh = wp.uint64(0)
+    if wp.static(SHAPES):
+        alone = surroundings.alone.shape[0]
+        bvh = surroundings.bvh
     for r in range(first, last):
         index = r
         if bundle.per_tick > wp.float64(0.0):
@@ -373,7 +397,7 @@ def cast_rays(
                 t = found
                 best = -2
                 face = triangle
-        for k in range(surroundings.alone.shape[0]):
+        for k in range(alone):
             row = surroundings.alone[k]
             if hidden[mount, row] != wp.uint8(0):
                 continue
@@ -388,8 +412,8 @@ def cast_rays(
                 t = found
                 best = row
                 face = fface
-        if surroundings.bvh != wp.uint64(0):
-            boxes = wp.bvh_query_ray(surroundings.bvh, s, d)
+        if bvh != wp.uint64(0):
+            boxes = wp.bvh_query_ray(bvh, s, d)
             leaf = int(0)
             while wp.bvh_query_next(boxes, leaf, t):
                 row = surroundings.bvh_row[leaf]

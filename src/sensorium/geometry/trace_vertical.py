@@ -8,8 +8,21 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.columns import columns_ray, columns_reach
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
-from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
-from sensorium.geometry.trace import hit_normal, ray_instance, write_hit
+from sensorium.geometry.ray_structs import (
+    MOVERS,
+    NEAR,
+    SHAPES,
+    VARIANTS,
+    WORLD,
+    Bundle,
+    Hits,
+    Instances,
+    Moving,
+    Near,
+    Pose,
+    Surroundings,
+)
+from sensorium.geometry.trace import hit_normal, ray_instance, ray_solid, write_hit
 from sensorium.geometry.transforms import quat_heading, quat_rotate
 
 HIGHEST = wp.constant(1.0e30)
@@ -71,13 +84,12 @@ def _row(standing: wp.array[wp.int32], first: int, movers: int, n: int) -> wp.in
 @wp.func
 def _nearest(
     surroundings: Surroundings, instances: Instances, fields: HFields, moving: Moving, hidden: wp.array2d[wp.uint8],
-    near: Near, count: int, env: int, mount: int, s: wp.vec3, d: wp.vec3, limit: float,
+    near: Near, count: int, movers: int, env: int, mount: int, s: wp.vec3, d: wp.vec3, limit: float,
 ) -> tuple[float, int, int]:  # fmt: skip
     """Return distance, instance row and triangle of the first shape of a column within a limit; row -1 for none."""
     t = float(limit)
     best = int(-1)
     face = int(-1)
-    movers = moving.pos.shape[2]
     looks = wp.where(count > NEAR, movers + surroundings.bvh_row.shape[0], count)
     for n in range(looks):
         row = _row(surroundings.bvh_row, instances.moving, movers, n)
@@ -100,7 +112,12 @@ def _nearest(
         if k >= 0:
             at = moving.pos[env, 0, k]
             turned = moving.quat[env, 0, k]
-        found, triangle = ray_instance(instances, fields, row, at, turned, s, d, t)
+        found = float(wp.inf)
+        triangle = int(-1)
+        if movers > 0 and k >= 0:  # may be a height field
+            found, triangle = ray_instance(instances, fields, row, at, turned, s, d, t)
+        else:
+            found, triangle = ray_solid(instances, row, instances.size[row], at, turned, s, d, t)
         if found <= t:
             t = found
             best = row
@@ -108,7 +125,7 @@ def _nearest(
     return t, best, face
 
 
-@kernel
+@kernel(variants=VARIANTS, blocks={"triangles": 3, "still": 3, "all": 2})
 def cast_vertical(
     rows: Rows,
     limits: wp.vec2,
@@ -167,7 +184,14 @@ def cast_vertical(
     radius = bundle.radius[0, first]
     x = p[0] + cosine * (middle[0] + shift[0]) - sine * (middle[1] + shift[1])
     y = p[1] + sine * (middle[0] + shift[0]) + cosine * (middle[1] + shift[1])
-    movers = moving.pos.shape[2]
+    movers = int(0)
+    standing = int(0)
+    alone = int(0)
+    if wp.static(MOVERS):
+        movers = moving.pos.shape[2]
+    if wp.static(SHAPES):
+        standing = surroundings.bvh_row.shape[0]
+        alone = surroundings.alone.shape[0]
     for k in range(movers):
         c = moving.centre[env, 0, k]
         reach = instances.radius[instances.moving + k] + radius
@@ -176,7 +200,6 @@ def cast_vertical(
                 if count < NEAR:
                     near[count] = instances.moving + k
                 count += 1
-    standing = surroundings.bvh_row.shape[0]
     if standing > 0:
         low = wp.vec3(x - radius, y - radius, -HIGHEST)
         high = wp.vec3(x + radius, y + radius, HIGHEST)
@@ -198,7 +221,7 @@ def cast_vertical(
     per = wp.vec2()
     origin = wp.vec3()
     turn = wp.vec2(1.0, 0.0)
-    if surroundings.alone.shape[0] == 1:
+    if alone == 1:
         row = surroundings.alone[0]
         if instances.kind[row] == HFIELD and hidden[mount, row] == wp.uint8(0):
             lone = row
@@ -207,7 +230,7 @@ def cast_vertical(
             per = wp.vec2(float(h.per_x), float(h.per_y))
             origin = instances.pos[row]
             turn = instances.heading[row]
-    others = wp.where(lone >= 0, 0, surroundings.alone.shape[0])
+    others = wp.where(lone >= 0, 0, alone)
     if lone >= 0 and is_indexed == 0 and is_more == 0:
         turn_s = turn[0] * sine - turn[1] * cosine
         turn_c = turn[0] * cosine + turn[1] * sine
@@ -234,7 +257,19 @@ def cast_vertical(
             best = int(-1)
             if count > 0:
                 t, best, triangle = _nearest(
-                    surroundings, instances, fields, moving, hidden, near, count, env, mount, wp.vec3(x, y, z), d, t
+                    surroundings,
+                    instances,
+                    fields,
+                    moving,
+                    hidden,
+                    near,
+                    count,
+                    movers,
+                    env,
+                    mount,
+                    wp.vec3(x, y, z),
+                    d,
+                    t,
                 )
                 if best >= 0:
                     face = triangle
@@ -299,14 +334,16 @@ def cast_vertical(
                 at = wp.vec3(way[0] * u + way[1] * v, way[0] * v - way[1] * u, z - c[2])
                 found, triangle = ray_hfield_vertical(fields, instances.field[row], at, sign)
             else:
-                found, triangle = ray_instance(instances, fields, row, instances.pos[row], instances.quat[row], s, d, t)
+                found, triangle = ray_solid(
+                    instances, row, instances.size[row], instances.pos[row], instances.quat[row], s, d, t
+                )
             if found <= t:
                 t = found
                 best = row
                 face = triangle
         if count > 0:
             found, row, triangle = _nearest(
-                surroundings, instances, fields, moving, hidden, near, count, env, mount, s, d, t
+                surroundings, instances, fields, moving, hidden, near, count, movers, env, mount, s, d, t
             )
             if row != -1:
                 t = found

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sensorium.record import Recorder
     from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
+    from sensorium.scene.profile import Profile
     from sensorium.scene.publish import LiveSample, SampleCursor, Watch
     from sensorium.scene.states import SensorStates
     from sensorium.scene.terms import ObsTerm
@@ -361,6 +362,25 @@ class Scene:
         finally:
             self._end_of_step = 0
         self._schedule.report()
+
+    def profile(self, steps: int = 100, ctrl: Any = None, substeps: int = 1) -> Profile:
+        """Measure where the time of a step goes: physics, state of the engine, host, and each sensor's kernels.
+
+        The scene advances by these steps and a few more, with a reading of every sensor after each. Every launch runs
+        alone on one core and is timed, so that the sum is more than the time of a plain step. Print the result with
+        ``rich.print`` for a table with bars.
+
+        Args:
+            steps: number of control steps, at least 1.
+            ctrl: see `step`.
+            substeps: see `step`.
+
+        Raises:
+            ScheduleError: see `step`, or `steps` is not positive.
+        """
+        from sensorium.scene.profile import profile
+
+        return profile(self, _ticks(steps, 1, "Scene.profile: steps", "at least one step is measured"), ctrl, substeps)
 
     def _was_refused(self) -> None:
         """Clear the mark of a change in progress if the engine refused to step and took no tick."""

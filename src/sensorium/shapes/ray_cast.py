@@ -283,11 +283,14 @@ class RayCast(MountQuery):
         shapes = [self._surroundings, self.view.instances, self.arrays.fields, self._moving, self.hidden]
         inputs = [wp.vec2(*self._limits), self._block, *shapes, pose, self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
+        statics = self._surroundings
+        has_shapes = bool(statics.alone.shape[0] or statics.bvh_row.shape[0])
+        variant = "all" if self._moving.pos.shape[2] else "still" if has_shapes else "triangles"
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point", "normal"})
-            compute.launch(cast_vertical, blocks, [*inputs, is_more], [out], split=True)
+            compute.launch(cast_vertical[variant], blocks, [*inputs, is_more], [out], split=True)
         else:
-            compute.launch(cast_rays, blocks, inputs, [out], split=True)
+            compute.launch(cast_rays[variant], blocks, inputs, [out], split=True)
 
     def follow(
         self,

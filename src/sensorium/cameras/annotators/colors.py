@@ -150,16 +150,16 @@ class Colors(Annotator):
         mounts, canvas = camera.mount.count, self._canvas(record)
         seen = [cast.lens, cast.cameras, cast.placed, cast.arrays.fields]
         if self._casts_shadows:
-            side = SIDE if camera.compute_on.is_cpu else SIDE_ON_GPU
+            side, variant = (SIDE, "drawn") if camera.compute_on.is_cpu else (SIDE_ON_GPU, "rays")
             tiles = -(-cast.lens.width // side) * -(-cast.lens.height // side)
             inputs = [side, *seen, cast.view.surfaces, self._textured, looks.lights, cast.hidden, hits]
-            launch(cast_shadows, (mounts, tiles), inputs, [self._reached], split=True)
+            launch(cast_shadows[variant], (mounts, tiles), inputs, [self._reached], split=True)
         drawn = [*seen, self._textured, looks.images, looks.lights, self._backdrop]
         rows = (mounts, cast.lens.height)
-        launch(shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [canvas], split=True)
+        launch(shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [canvas], split="row")
         if self._has_paths:
             flags = [int(self._casts_shadows), int(self._has_mirrors), float(self._side)]
-            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [canvas], split=True)
+            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [canvas], split="row")
         if self._side > 1:
             self._average(record)
 

@@ -127,4 +127,4 @@ class Distances(Annotator):
         clipping = [*cfg.clipping, cfg.point_beyond, wp.vec3(*cfg.measured_range), cfg.hole]
         inputs = [given, int(is_last), *clipping, camera.cast.lens, hits, source]
         outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
-        camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)
+        camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split="row")

@@ -72,4 +72,4 @@ class Ids(Annotator):
         outputs.append(self.image(record, "segmentation", wp.int32, channels=2))
         height, width = camera.image_shape
         inputs = [width, camera.cast.placed, self._objects, hits]
-        camera.compute_on.launch(_ids, (camera.mount.count, height), inputs, outputs, split=True)
+        camera.compute_on.launch(_ids, (camera.mount.count, height), inputs, outputs, split="row")

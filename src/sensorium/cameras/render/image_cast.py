@@ -225,7 +225,7 @@ class ImageCast(MountQuery):
 
         def launch(kernel: Any, *inputs: Any) -> None:
             items = (self._mount.count, self._tiles)
-            self._compute.launch(kernel, items, [*where, *inputs], [self.record], split=True)
+            self._compute.launch(kernel, items, [*where, *inputs], [self.record], split="tile")
 
         launch(list_shapes, view.surfaces, self.hidden, self._lists)
         if view.kinds - {"mesh", "hfield"} or view.most_triangles > FEW:

@@ -75,7 +75,7 @@ def sign_in(edge: wp.vec3, us: wp.vec2, vs: wp.vec2) -> int:
     return sign
 
 
-@kernel
+@kernel(blocks=2)
 def draw_clusters(
     rows: Rows,
     lens: Lens,

@@ -161,7 +161,7 @@ def put_color(
         canvas.linear_samples[place, mount, pixel] = wp.vec3(decoded(raw[0]), decoded(raw[1]), decoded(raw[2]))
 
 
-@kernel
+@kernel(blocks=2)
 def shade(
     rows: Rows,
     is_lit: int,

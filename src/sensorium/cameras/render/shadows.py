@@ -4,7 +4,7 @@ Shadows of triangles are drawn as the light sees them. The points that the pixel
 light, in perspective or in parallel, and put into a grid of bins. A triangle blocks the light of a point if its
 projection contains that of the point, and it is nearer to the light there. So a triangle is compared with the few
 points of its bins, and no tree is searched. Rays towards the light test analytic shapes, and meshes with many triangles
-per point.
+per point. In the tiles of a GPU, which are so small that triangles are never drawn, rays test all shapes.
 """
 
 from __future__ import annotations
@@ -51,6 +51,15 @@ MAX = wp.constant(128)
 Near = wp.types.vector(length=128, dtype=wp.int32)
 Balls = wp.types.matrix(shape=(128, 4), dtype=wp.float32)
 Chosen = wp.types.vector(length=CLUSTERS, dtype=wp.int32)
+DRAWS = True
+"""Static flag: tiles have so many pixels that drawing triangles may pay."""
+FEW = 4
+"""Maximum number of pixels of a tile in the variant that draws nothing. Below 16, no variant draws a cluster."""
+FewFloats = wp.types.vector(length=FEW, dtype=wp.float32)
+FewInts = wp.types.vector(length=FEW, dtype=wp.int32)
+FEW_MAX = wp.constant(16)
+FewNear = wp.types.vector(length=16, dtype=wp.int32)
+FewBalls = wp.types.matrix(shape=(16, 4), dtype=wp.float32)
 
 
 @wp.func
@@ -85,7 +94,7 @@ def is_aside(h: wp.vec3, r: float, inverse: float, low: wp.vec3, high: wp.vec3) 
     return (r - h[2]) * most < low[2]
 
 
-@kernel
+@kernel(variants={"drawn": {"DRAWS": True}, "rays": {"DRAWS": False}}, blocks=2)
 def cast_shadows(
     rows: Rows,
     side: int,
@@ -144,18 +153,33 @@ def cast_shadows(
                 middle = s + d / hits.inverse[place, mount, pixel]
     if is_empty:
         return
-    x = Floats()
-    y = Floats()
-    z = Floats()
-    pixels = Ints()
+    draws = int(0)
+    most = int(FEW_MAX)
+    if wp.static(DRAWS):
+        draws = 1
+        most = MAX
+        x = Floats()
+        y = Floats()
+        z = Floats()
+        pixels = Ints()
+        starts_x = Floats()
+        starts_y = Floats()
+        starts_z = Floats()
+        near = Near()
+        balls = Balls()
+    else:
+        x = FewFloats()
+        y = FewFloats()
+        z = FewFloats()
+        pixels = FewInts()
+        starts_x = FewFloats()
+        starts_y = FewFloats()
+        starts_z = FewFloats()
+        near = FewNear()
+        balls = FewBalls()
     after = Ints()
     heads = Heads()
-    starts_x = Floats()
-    starts_y = Floats()
-    starts_z = Floats()
     chosen = Chosen()
-    near = Near()
-    balls = Balls()
     us = Numbers()
     vs = Numbers()
     ws = Numbers()
@@ -252,7 +276,7 @@ def cast_shadows(
                 shift = turn * (pos - middle)
                 clusters = surfaces[index].sphere.shape[0]
                 groups = surfaces[index].group.shape[0]
-                limit = wp.min(wp.static(CLUSTERS), lit * DENSE / 64)
+                limit = draws * wp.min(wp.static(CLUSTERS), lit * DENSE / 64)
                 group = int(0)
                 while group < groups and is_drawn:
                     ball = surfaces[index].group[group]
@@ -274,7 +298,7 @@ def cast_shadows(
                 balls[left] = wp.vec4(centre[0], centre[1], centre[2], radius)
                 left += 1
                 found = 0
-            if found > 0 and not is_sorted:
+            if draws * found > 0 and not is_sorted:
                 is_sorted = True
                 for i in range(BINS * BINS):
                     heads[i] = -1
@@ -283,7 +307,7 @@ def cast_shadows(
                     bin_y = wp.min(int((y[i] - low[1]) * per_y), BINS - 1)
                     after[i] = heads[bin_y * BINS + bin_x]
                     heads[bin_y * BINS + bin_x] = i
-            for number_c in range(found):
+            for number_c in range(draws * found):
                 c = chosen[number_c]
                 first = surfaces[index].first_vertex[c]
                 for i in range(surfaces[index].first_vertex[c + 1] - first):
@@ -324,7 +348,7 @@ def cast_shadows(
                                     lit -= 1
                                     reached[place, mount, pixels[at]] = reached[place, mount, pixels[at]] - (1 << bit)
                                 at = after[at]
-            if left == MAX or row == shapes:
+            if left == most or row == shapes:
                 for i in range(count):
                     if z[i] < wp.inf and left > 0:
                         start = wp.vec3(starts_x[i], starts_y[i], starts_z[i])

@@ -1,0 +1,97 @@
+"""`python -m benchmarks.registers` reads compiled code, and saved runs of the benchmarks are compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import warp as wp
+
+from benchmarks import __main__ as benchmarks
+from benchmarks import compare, gpu_hour, registers
+from sensorium.compute import Rows, kernel, masked_tid
+
+Stack = wp.types.vector(length=300, dtype=wp.float32)
+
+
+@kernel
+def _light(rows: Rows, out: wp.array[wp.float32]) -> None:
+    env = masked_tid(rows)
+    out[env] = float(env)
+
+
+@kernel(variants={"plain": {"HEAVY": False}, "heavy": {"HEAVY": True}})
+def _varied(rows: Rows, at: wp.array[wp.int32], out: wp.array[wp.float32]) -> None:
+    env = masked_tid(rows)
+    if wp.static(HEAVY):  # type: ignore[name-defined]  # noqa: F821
+        held = Stack()
+        for k in range(300):
+            held[at[k]] = float(k)
+        out[env] = held[at[env]]
+
+
+def test_registers_and_stack_are_those_of_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A kernel with 1,200 B of local memory has a stack of that size; its variant without it has none and less code."""
+    wp.init()
+    if 90 not in wp.get_cuda_supported_archs():
+        pytest.skip("this build of Warp has no compiler for sm_90")
+    modules = [_light.module, *(made.module for made in _varied.values())]
+    monkeypatch.setattr(registers, "kernel_modules", lambda: (modules, {}))
+    assert registers.main(["--save", str(tmp_path / "table.md")]) == 0
+    rows = {row.kernel.rpartition("test_benchmarks_compiled.")[2]: row for row in registers.measured([], 90)}
+    assert len(rows) == 3
+    heavy, plain = (rows[next(name for name in rows if f".{word}." in name)] for word in ("heavy", "plain"))
+    assert 1200 <= heavy.stack < 1300 and plain.stack == 0 and plain.registers <= heavy.registers
+    assert 0 < plain.code < heavy.code
+    table = (tmp_path / "table.md").read_text().splitlines()
+    assert len(table) == 2 + 3 and re.search(r"_varied.*\| 1,2\d\d \|", "\n".join(table))
+
+
+@pytest.mark.parametrize(("count", "share"), [(32, 1.0), (33, 0.75), (128, 0.25), (255, 0.125)])
+def test_occupancy_follows_from_registers(count: int, share: float) -> None:
+    """The shares are those of NVIDIA's occupancy calculator for compute capability 9.0 and blocks of 256 threads."""
+    assert registers.Usage("kernel", count, 0, 0).occupancy == share
+
+
+def test_saved_rows_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of two runs give the ratio of their first times; a second run of a commit extends its file."""
+    texts = {"a": "1.50 ms", "b": "12 us, CPU 3 us", "c": "5 MB"}
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", [(name, lambda n=name: [(n, texts[n], "")]) for name in texts])
+    for folder in ("old", "new"):
+        for name in texts:
+            benchmarks.main([name, "--save", str(tmp_path / folder)])
+        texts |= {"a": "3.0 ms", "b": "6 us"}
+    (old,), (new,) = ((tmp_path / folder).glob("*.json") for folder in ("old", "new"))
+    capsys.readouterr()
+    assert compare.main([str(old), str(new)]) == 0
+    said = capsys.readouterr().out
+    assert "commit: " in said and "The machines differ" not in said
+    assert [row[3] for row in compare.ratios(compare.Saved.read(old), compare.Saved.read(new))] == [2.0, 0.5, None]
+    (tmp_path / "other.json").write_text("[]")
+    assert compare.main([str(old), str(tmp_path / "other.json")]) == 2
+
+
+def test_the_run_on_a_gpu_keeps_the_results_of_all_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step that fails, one whose program is missing, and one that takes too long: the others still run."""
+    assert sum(step.minutes for step in gpu_hour.steps_of("cuda:0")) <= 25.0
+    python = (sys.executable, "-c")
+    steps = [
+        gpu_hour.Step("fails", (*python, "print('broken'); raise SystemExit(3)"), 5.0),
+        gpu_hour.Step("absent", ("no-such-program",), 5.0, needs="no-such-program"),
+        gpu_hour.Step("slow", (*python, "import time; time.sleep(600)"), 0.5 / 60.0),
+        gpu_hour.Step("good", (*python, "import sys; open(sys.argv[1], 'w').write('[1]')", "{out}"), 5.0),
+    ]
+    monkeypatch.setattr(gpu_hour, "steps_of", lambda device: steps)
+    assert gpu_hour.main(["--json", str(tmp_path / "gpu.json")]) == 1
+    results = json.loads((tmp_path / "gpu.json").read_text())
+    assert list(results) == ["fails", "absent", "slow", "good"]
+    assert (results["fails"]["exit_code"], results["slow"]["exit_code"]) == (3, 124)
+    assert "not installed" in results["absent"]["omitted"] and results["good"]["figures"] == [1]
+    assert "Failed: fails, slow." in capsys.readouterr().out and results["fails"]["output"].strip() == "broken"
