@@ -157,12 +157,13 @@ class SensorBuffers:
         plan, fields = self.plan, []
         keys = stream_key(plan.seed, plan.label, "noise"), stream_key(plan.seed, plan.label, "random_walk")
         for name, (index, spec) in plan.chained.items():
-            places = {"source": self.work[name] if own else self.slot[name], "target": self.work[name]}
+            source = self.work if own or plan.has_scale else self.slot
+            places = {"source": source[name], "target": self.work[name]}
             if name in self.walks:
                 places["walk"] = self.walks[name]
             if not own and self.ring is not None:
                 places |= self.ring.places(name)
-            if own or self.ring is not None or plan.has_hardware:
+            if own or self.ring is not None or plan.knobs:
                 knobs = {knob: table for (knob, field), table in self.knobs.tables.items() if field == name}
                 fields.append(ChainField(places, knobs, spec.columns, index, spec.kind == "rotation", keys))
         return fields
