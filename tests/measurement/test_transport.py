@@ -137,6 +137,18 @@ def test_arrival_ticks_are_rounded_half_up(delay: float, dt: float, ticks: int) 
     assert scene.tick - scene["a"].capture_tick.item() == ticks == scene.tick - scene["b"].capture_tick.item()
 
 
+def test_a_saved_delay_is_expected_when_it_was_lowered() -> None:
+    """A scene that loads a state with a lowered delay expects arrivals as early as the one that saved it."""
+    scenes = [syn.world([syn.ScalarCfg(name="p", delay=0.08, update_period=0.1)], 2, 0.01) for _ in range(2)]
+    scenes[0]["p"].set("delay", 0.02)
+    syn.advance(scenes[0], 10)
+    scenes[1].load_state(scenes[0].state())
+    assert [scene["p"].next_change for scene in scenes] == [11, 11]
+    for scene in scenes:
+        syn.advance(scene, 2)
+        assert scene["p"].has_arrived(11) and scene["p"].capture_tick.tolist() == [10, 10]
+
+
 def test_longest_delay_fits() -> None:
     """With delay and jitter at their limit for every env, no arriving sample was overwritten before."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=0.05, jitter=0.0)], 64)

@@ -249,7 +249,8 @@ class SensorBuffers:
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters, which must be saved to resume."""
-        return {**self.counter.counters(), "wanted": int(self.wanted)}
+        soonest = 0 if self.ring is None else self.ring.soonest
+        return {**self.counter.counters(), "wanted": int(self.wanted), "soonest": soonest}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `counters`, and resize the memory that `tensors` returns to its saved size."""
@@ -260,6 +261,8 @@ class SensorBuffers:
         self.refresh_tables()
         self.counter.load(counters, tensors)
         self.wanted = bool(counters["wanted"])
+        if self.ring is not None:
+            self.ring.soonest = counters["soonest"]
 
     @property
     def bad_wp(self) -> Any:
