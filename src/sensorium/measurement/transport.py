@@ -164,7 +164,7 @@ def _copy_row(source: wp.uint64, start: int, target: wp.uint64, first: int, coun
 @wp.func
 def _slot(head: int, k: int, depth: int) -> int:
     """Return the slot of the k-th newest sample."""
-    return wp.where(k < head, head, head + depth) - 1 - k
+    return int(wp.where(k < head, head, head + depth) - 1 - k)
 
 
 @wp.func
@@ -177,7 +177,7 @@ def _first_candidate(t: Transport, env: int, now: wp.int64, head: int, depth: in
         if ticks_after(now, t.stamps[_slot(head, k - 1, depth), env][0]) < least:
             break
         k -= 1
-    return k
+    return int(k)
 
 
 @kernel(group="delay")
