@@ -95,6 +95,20 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     return step
 
 
+def delayed(num_envs: int, ticks: int) -> Callable[[], object]:
+    """Return a step and a reading of a noisy IMU with a delay, after the delay has passed."""
+    engine = TensorEngine(num_envs, 0.002, provides=("pose", "velocity", "acceleration", "gravity"))
+    scene = Scene(engine, [imu := ImuCfg(body="body", delay=0.002 * ticks, acc_noise=0.1, gyro_noise=0.01)])
+
+    def step() -> object:
+        scene.update()
+        return scene[imu].data
+
+    for _ in range(ticks):
+        step()
+    return step
+
+
 def run(num_envs: int) -> list[tuple[str, str, str]]:
     """Return rows for one number of envs: what, time, ratio."""
     calls = {
@@ -112,4 +126,8 @@ def run(num_envs: int) -> list[tuple[str, str, str]]:
             ratio += f", {value / seconds['torch, fixed delay']:.2f} x fixed delay"
             ratio += f", {value / seconds['torch, in place']:.2f} x in place"
         rows.append((f"standard chain, 9 columns, {num_envs} env(s): {name}", f"{value * 1e6:.1f} us", ratio))
+    seconds = interleaved({str(ticks): delayed(num_envs, ticks) for ticks in (10, 500)}, repeats=50)
+    for ticks, value in seconds.items():
+        ratio = "baseline" if ticks == "10" else f"{value / seconds['10']:.2f} x 10 ticks (at most 1.1)"
+        rows.append((f"IMU with noise, {num_envs} env(s): delay of {ticks} ticks", f"{value * 1e6:.1f} us", ratio))
     return rows

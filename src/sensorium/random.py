@@ -260,43 +260,57 @@ def draw(kind: wp.int32, a: float, b: float, values: wp.array[wp.float32], w: U3
     return a + (b - a) * u
 
 
-@wp.func_native("""
-#ifndef __CUDA_ARCH__  // this path is for the vector units of a CPU
+NATIVE_8 = """
 typedef unsigned u8 __attribute__((vector_size(32)));
 typedef int i8 __attribute__((vector_size(32)));
 typedef float f8 __attribute__((vector_size(32)));
 typedef unsigned long long l8 __attribute__((vector_size(64)));
+const auto philox8 = [](u8* x, unsigned key0, unsigned key1) {
+    for (int round = 0; round < 7; ++round) {
+        l8 p0 = __builtin_convertvector(x[0], l8) * 0xD2511F53ULL;
+        l8 p1 = __builtin_convertvector(x[2], l8) * 0xCD9E8D57ULL;
+        x[0] = __builtin_convertvector(p1 >> 32, u8) ^ x[1] ^ key0;
+        x[1] = __builtin_convertvector(p1, u8);
+        x[2] = __builtin_convertvector(p0 >> 32, u8) ^ x[3] ^ key1;
+        x[3] = __builtin_convertvector(p0, u8);
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+};
+const auto normal8 = [&](u8 word) {
+    u8 bits = (u8)(__builtin_convertvector((i8)(word >> 1), f8) + 0.5f), at = (bits >> 18) - 4032u;
+    f8 t = __builtin_convertvector((i8)(bits & 0x3ffffu), f8) * 0x1p-18f, c0, c1, c2;
+    for (int i = 0; i < 8; ++i) {
+        c0[i] = table.data[at[i]][0];
+        c1[i] = table.data[at[i]][1];
+        c2[i] = table.data[at[i]][2];
+    }
+    return (f8)((u8)(c0 + t * (c1 + t * c2)) ^ (word << 31));
+};
+"""
+"""Start of native code for the vector units of a CPU: `philox` and `word_to_normal` for eight words at a time.
+
+The code needs the normal table as `table`."""
+
+
+@wp.func_native(
+    "#ifndef __CUDA_ARCH__"
+    + NATIVE_8
+    + """
 const int lanes = episodes.shape[0] < env + 8 ? episodes.shape[0] - env : 8;
 u8 x[4] = {u8{} + tick, u8{0, 1, 2, 3, 4, 5, 6, 7} + (unsigned)(first_env + env), u8{}, u8{} + block};
 for (int i = 0; i < lanes; ++i) x[2][i] = episodes.data[env + i];
-for (int round = 0; round < 7; ++round) {
-    l8 p0 = __builtin_convertvector(x[0], l8) * 0xD2511F53ULL, p1 = __builtin_convertvector(x[2], l8) * 0xCD9E8D57ULL;
-    x[0] = __builtin_convertvector(p1 >> 32, u8) ^ x[1] ^ key0;
-    x[1] = __builtin_convertvector(p1, u8);
-    x[2] = __builtin_convertvector(p0 >> 32, u8) ^ x[3] ^ key1;
-    x[3] = __builtin_convertvector(p0, u8);
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-}
+philox8(x, key0, key1);
 for (int j = 0; j < count; ++j) {
     f8 value;
-    if (kind == 1) {
-        u8 bits = (u8)(__builtin_convertvector((i8)(x[j] >> 1), f8) + 0.5f), at = (bits >> 18) - 4032u;
-        f8 t = __builtin_convertvector((i8)(bits & 0x3ffffu), f8) * 0x1p-18f, c0, c1, c2;
-        for (int i = 0; i < 8; ++i) {
-            c0[i] = table.data[at[i]][0];
-            c1[i] = table.data[at[i]][1];
-            c2[i] = table.data[at[i]][2];
-        }
-        value = a + b * (f8)((u8)(c0 + t * (c1 + t * c2)) ^ (x[j] << 31));
-    } else {
-        value = a + (b - a) * (__builtin_convertvector((i8)(x[j] >> 8), f8) * 0x1p-24f);
-    }
+    if (kind == 1) value = a + b * normal8(x[j]);
+    else value = a + (b - a) * (__builtin_convertvector((i8)(x[j] >> 8), f8) * 0x1p-24f);
     float* target = (float*)out + (size_t)env * width + column + j;
     for (int i = 0; i < lanes; ++i) target[(size_t)i * width] += value[i];
 }
 #endif
-""")
+"""
+)
 def add_to_8_envs(
     tick: U32, first_env: int, episodes: wp.array[wp.int32], env: int, block: U32, key0: U32, key1: U32, kind: int,
     a: float, b: float, table: wp.array[wp.vec3], out: U64, width: int, column: int, count: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from scipy import stats
 
 import sensorium as sn
+from sensorium.compute import Rate
 from sensorium.random import _words, normal_numpy, stream_key, uniform_numpy
 
 SEED = 3
@@ -48,13 +50,18 @@ CASES: dict[str, dict[str, Any]] = {
     "lossy_delay": {"delay": 4, "loss": 0.5},
     "all": {"delay": 6, "jitter": 6, "loss": 0.4},
     "bursts": {"delay": 2, "jitter": 2, "loss": sn.GilbertElliott(0.2, 0.3)},
+    "changed": {"delay": 14, "changes": {9: 3, 13: 14, 34: 9}},
+    "skipped": {"delay": 9, "jitter": 3, "skips": range(11, 17)},
 }
 
 
-@pytest.mark.parametrize("period", [1, 3])
+@pytest.mark.parametrize("period", [1, 3, 1.6])
 @pytest.mark.parametrize("case", CASES)
-def test_transport_matches_the_exact_model(case: str, period: int) -> None:
-    """The newest arrived sample is shown, else the first, which is then invalid; is_new and age follow."""
+def test_transport_matches_the_exact_model(case: str, period: float) -> None:
+    """The newest arrived sample is shown, else the first, which is then invalid; is_new and age follow.
+
+    Delays are also lowered and raised at run time, and ticks skipped: the newest samples may then arrive last.
+    """
     dt, num_envs = 0.5, 16
     given = CASES[case]
     delay, jitter, loss = (given.get(name) for name in ("delay", "jitter", "loss"))
@@ -63,7 +70,8 @@ def test_transport_matches_the_exact_model(case: str, period: int) -> None:
         cfg["delay"] = delay * dt
     if jitter is not None:
         cfg["jitter"] = sn.Normal(jitter.mean * dt, jitter.std * dt) if isinstance(jitter, sn.Normal) else jitter * dt
-    scene = syn.world([syn.ScalarCfg(name="p", **cfg)], num_envs, dt, seed=SEED)
+    skips, rate = given.get("skips", ()), Rate.of(Fraction(1, 2), period * dt, None, "p")
+    scene = syn.world([syn.ScalarCfg(name="p", **cfg)], num_envs, dt, seed=SEED, allow_gaps=True)
     sensor = scene["p"]
     episode, burst = np.zeros(num_envs, int), np.zeros(num_envs, bool)
     sent: list[list[tuple[int, float]]] = [[] for _ in range(num_envs)]
@@ -78,9 +86,16 @@ def test_transport_matches_the_exact_model(case: str, period: int) -> None:
     send(0, list(range(num_envs)), True)
     last = np.full(num_envs, -1)
     for k in range(45):
+        if k in given.get("changes", ()):
+            delay = given["changes"][k]
+            sensor.set("delay", delay * dt)
+        if k in skips:
+            continue
+        before = scene.tick if k else -1
         if k:
-            syn.advance(scene)
-            if k % period == 0:
+            syn.write(scene, k)
+            scene.update(ticks=k - scene.tick)
+            if rate.next_after(k - 1) == k or (k - 1 in skips and rate.index(k) > rate.index(skips[0] - 1)):
                 send(k, list(range(num_envs)), False)
         if k == 25:
             scene.reset([1, 2])
@@ -91,7 +106,7 @@ def test_transport_matches_the_exact_model(case: str, period: int) -> None:
         shown = np.array([s[0] if s else sent[env][0][0] for env, s in enumerate(here)])
         assert sensor.valid.tolist() == [s is not None for s in here]
         assert sensor.capture_tick.tolist() == shown.tolist()
-        assert sensor.is_new.tolist() == [s is not None and s[1] > k - 1 for s in here]
+        assert sensor.is_new.tolist() == [s is not None and s[1] > before for s in here]
         assert sensor.age.tolist() == [(k - tick) * dt for tick in shown]
         assert torch.equal(sensor.data, torch.tensor([tick + 64.0 * env for env, tick in enumerate(shown)]))
         assert np.all(shown >= last)  # a shown sample is never withdrawn
@@ -120,6 +135,18 @@ def test_arrival_ticks_are_rounded_half_up(delay: float, dt: float, ticks: int) 
     scene["b"].set("delay", delay)
     syn.advance(scene, 60)
     assert scene.tick - scene["a"].capture_tick.item() == ticks == scene.tick - scene["b"].capture_tick.item()
+
+
+def test_a_saved_delay_is_expected_when_it_was_lowered() -> None:
+    """A scene that loads a state with a lowered delay expects arrivals as early as the one that saved it."""
+    scenes = [syn.world([syn.ScalarCfg(name="p", delay=0.08, update_period=0.1)], 2, 0.01) for _ in range(2)]
+    scenes[0]["p"].set("delay", 0.02)
+    syn.advance(scenes[0], 10)
+    scenes[1].load_state(scenes[0].state())
+    assert [scene["p"].next_change for scene in scenes] == [11, 11]
+    for scene in scenes:
+        syn.advance(scene, 2)
+        assert scene["p"].has_arrived(11) and scene["p"].capture_tick.tolist() == [10, 10]
 
 
 def test_longest_delay_fits() -> None:

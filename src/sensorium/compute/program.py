@@ -131,6 +131,8 @@ class _Launch:
     """Memory of the array of tasks."""
     part: EnvPart | None = None
     """Group of consecutive launches that all run on some envs before they run on the next."""
+    per_thread: int = 1
+    """Environments of one thread."""
 
     def arguments(self, compute: Compute) -> list[Any]:
         """Return the kernel's arguments after `rows`; the array of tasks is created on first use."""
@@ -305,6 +307,7 @@ class Compute:
         outputs: Sequence[Any] = (),
         *,
         split: bool | str = False,
+        envs: int = 1,
     ) -> None:
         """Run a kernel over `(env, *items)`, or record it inside `record`. Its first argument, `rows`, is added.
 
@@ -317,12 +320,14 @@ class Compute:
                 with one env, its items may then be shared among the cores. A word that names the last index, such as
                 "row", states further that a thread reads, of what preceding launches with that word and size wrote,
                 only values with its own last index. A core then runs all of them on some items in one go.
+            envs: environments of one thread; the first thread index counts such groups. The kernel processes the
+                environments from ``rows.start + envs * i`` on, up to and without ``rows.first``.
 
         Raises:
             RegistrationError: the kernel unpacks another number of thread indices than env and the items.
         """
         arguments = _arguments(kernel, [*inputs, *outputs])
-        self._add(_Launch(kernel, (self.num_envs, *items), arguments, split))
+        self._add(_Launch(kernel, (self.num_envs, *items), arguments, split, per_thread=envs))
 
     def launch_task(self, kernel: Any, items: Sequence[int], task: Any) -> None:
         """Run or record one task of a kernel. Tasks of several sensors in one program are merged into one launch.
@@ -383,6 +388,9 @@ class Compute:
             return
         if 0 in launch.dim:
             return
+        if launch.per_thread > 1:
+            _Shard(self, [launch], self.mask, (0, self.num_envs)).run()
+            return
         self.load([launch.kernel])
         with graph.launching, loading.lock:
             args = [self._rows_of[id(self.mask)], *launch.arguments(self)]
@@ -433,7 +441,7 @@ class Compute:
         Args:
             mask: `all_envs` or `reset_envs`.
             start: env of the first thread.
-            first: last item index of the first thread.
+            first: last item index of the first thread; or the end of the environments, see `launch`.
             place: place of that env in memory for some envs at a time.
         """
         rows = Rows()
@@ -636,7 +644,7 @@ class _Shard:
         number: int = 0,
         of: int = 1,
     ) -> None:
-        self._compute = compute
+        self._compute, self._mask = compute, mask
         self._graph: Any = None
         self._commands: list[Any] = []
         compute.load([launch.kernel for launch in launches])
@@ -650,7 +658,9 @@ class _Shard:
 
     def _record(self, launch: _Launch, rows: Any, envs: int, items: tuple[int, int] | None) -> None:
         dim = list(launch.dim)
-        dim[1 if launch.tasks else 0] = envs
+        dim[1 if launch.tasks else 0] = -(-envs // launch.per_thread)
+        if launch.per_thread > 1:
+            rows = self._compute.rows(self._mask, rows.start, rows.start + envs)
         if items is not None:
             dim[-1] = items[1] - items[0]
         args = [rows, *launch.arguments(self._compute)]

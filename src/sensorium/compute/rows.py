@@ -22,7 +22,8 @@ class Rows:
 
     Attributes:
         start: env of the first thread.
-        first: last item index of the first thread; used only by kernels launched with `split`.
+        first: last item index of the first thread, for kernels launched with `split`; the environment after the last
+            one, for kernels with several environments per thread.
         place: place of the first thread's env in memory for some envs at a time; see `Compute.by_parts`.
         mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.

@@ -157,12 +157,13 @@ class SensorBuffers:
         plan, fields = self.plan, []
         keys = stream_key(plan.seed, plan.label, "noise"), stream_key(plan.seed, plan.label, "random_walk")
         for name, (index, spec) in plan.chained.items():
-            places = {"source": self.work[name] if own else self.slot[name], "target": self.work[name]}
+            source = self.work if own or plan.has_scale else self.slot
+            places = {"source": source[name], "target": self.work[name]}
             if name in self.walks:
                 places["walk"] = self.walks[name]
             if not own and self.ring is not None:
                 places |= self.ring.places(name)
-            if own or self.ring is not None or plan.has_hardware:
+            if own or self.ring is not None or plan.knobs:
                 knobs = {knob: table for (knob, field), table in self.knobs.tables.items() if field == name}
                 fields.append(ChainField(places, knobs, spec.columns, index, spec.kind == "rotation", keys))
         return fields
@@ -248,7 +249,8 @@ class SensorBuffers:
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters, which must be saved to resume."""
-        return {**self.counter.counters(), "wanted": int(self.wanted)}
+        soonest = 0 if self.ring is None else self.ring.soonest
+        return {**self.counter.counters(), "wanted": int(self.wanted), "soonest": soonest}
 
     def load(self, tensors: Mapping[str, torch.Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `counters`, and resize the memory that `tensors` returns to its saved size."""
@@ -259,6 +261,8 @@ class SensorBuffers:
         self.refresh_tables()
         self.counter.load(counters, tensors)
         self.wanted = bool(counters["wanted"])
+        if self.ring is not None:
+            self.ring.soonest = counters["soonest"]
 
     @property
     def bad_wp(self) -> Any:

@@ -30,7 +30,7 @@ from sensorium.compute import (
 )
 from sensorium.compute.rows import floats_at, words_at
 from sensorium.measurement.knobs import KnobTable
-from sensorium.random import normal_table, word_to_normal
+from sensorium.random import NATIVE_8, normal_table, word_to_normal
 
 NOISE = 1
 WALK_AND_BIAS = 2
@@ -213,6 +213,88 @@ def chain_kernel(
         _do_quad(rows, env, quads[q], parts, num_envs, table)
 
 
+@wp.func_native(
+    "#ifndef __CUDA_ARCH__"
+    + NATIVE_8
+    + """
+const int n = quad.count;
+const size_t row = (size_t)env * quad.columns + quad.column;
+u8 words[4] = {}, counter[4] = {
+    u8{} + (unsigned)rows.time.data[0], u8{0, 1, 2, 3, 4, 5, 6, 7} + (unsigned)(rows.first_env + env),
+    u8{}, u8{} + quad.element};
+for (int i = 0; i < 8; ++i) counter[2][i] = rows.episode.data[env + i];
+const auto draw = [&](unsigned key0, unsigned key1) {
+    for (int j = 0; j < 4; ++j) words[j] = counter[j];
+    philox8(words, key0, key1);
+};
+const auto load = [&](unsigned long long address, size_t first, int stride) {
+    f8 v = {};
+    for (int i = 0; i < 8; ++i) v[i] = ((const float*)address)[first + (size_t)i * stride];
+    return v;
+};
+const auto knob = [&](unsigned long long address, int stride, int j) {
+    return load(address, (size_t)env * stride + quad.column + j, stride);
+};
+const auto store = [&](unsigned long long address, size_t first, f8 v) {
+    for (int i = 0; i < 8; ++i) ((float*)address)[first + (size_t)i * quad.columns] = v[i];
+};
+f8 x[4];
+for (int j = 0; j < n; ++j) x[j] = load(quad.source, row + j, quad.columns);
+if ((parts & 1) && quad.noise) {
+    draw(quad.noise_key0, quad.noise_key1);
+    for (int j = 0; j < n; ++j) x[j] = x[j] + knob(quad.noise, quad.noise_stride, j) * normal8(words[j]);
+}
+if ((parts & 2) && quad.walk) {
+    draw(quad.walk_key0, quad.walk_key1);
+    for (int j = 0; j < n; ++j) {
+        f8 step = knob(quad.random_walk, quad.random_walk_stride, j) * normal8(words[j]);
+        f8 walk = load(quad.walk, row + j, quad.columns) + step;
+        store(quad.walk, row + j, walk);
+        x[j] = x[j] + walk;
+    }
+}
+const bool stores = (parts & 8) && quad.ring;
+const size_t head = stores ? ((const int*)quad.head)[env] : 0;  // the same slot for all envs
+const size_t at = head * num_envs * quad.columns + row;
+for (int j = 0; j < n; ++j) {
+    if ((parts & 2) && quad.bias) x[j] = x[j] + knob(quad.bias, quad.bias_stride, j);
+    if ((parts & 4) && quad.resolution) {
+        f8 step = knob(quad.resolution, quad.resolution_stride, j);
+        f8 rounded = __builtin_elementwise_rint(x[j] / step) * step;
+        x[j] = step > 0.0f ? rounded : x[j];
+    }
+    store(quad.target, row + j, x[j]);
+    if (stores) store(quad.ring, at + j, x[j]);
+}
+#endif
+"""
+)
+def _do_quad_of_8(rows: Rows, env: int, quad: Quad, parts: int, num_envs: int, table: wp.array[wp.vec3]) -> None:
+    """Do the same as `_do_quad` for a sample of eight envs, without rotations and losses; on the CPU only."""
+
+
+@kernel
+def chain_of_8_kernel(
+    rows: Rows, parts: int, num_envs: int, per_thread: int, quads: wp.array[Quad], table: wp.array[wp.vec3]
+) -> None:
+    """Apply the `parts` of the chain to some quads of up to eight envs."""
+    i, block = wp.tid()
+    env = rows.start + 8 * i
+    end = wp.min(env + 8, rows.first)
+    inside = wp.int32(0)
+    for each in range(env, end):
+        inside += wp.int32(rows.mask[each])
+    first = block * per_thread
+    for q in range(first, wp.min(first + per_thread, quads.shape[0])):
+        quad = quads[q]
+        if inside == 8 and mode_now(rows) == SAMPLE and quad.rotation == 0 and quad.stamps == wp.uint64(0):
+            _do_quad_of_8(rows, env, quad, parts, num_envs, table)
+        else:
+            for each in range(env, end):
+                if rows.mask[each] != wp.uint8(0):
+                    _do_quad(rows, each, quad, parts, num_envs, table)
+
+
 @dataclass(slots=True)
 class ChainField:
     """One field in the chain.
@@ -274,6 +356,8 @@ class ChainTable:
         """Run (or record) the given parts of the chain over all quads."""
         if self.count:
             compute = self._compute
-            per_thread = 8 if compute.is_cpu else 1  # on a GPU threads are cheap; on a CPU each call costs time
+            run, per_thread, envs = chain_kernel, 1, 1
+            if compute.is_cpu:  # threads cost time there
+                run, per_thread, envs = chain_of_8_kernel, 8, 8
             inputs = [parts, compute.num_envs, per_thread, self._quads, normal_table(compute.wp_device)]
-            compute.launch(chain_kernel, (-(-self.count // per_thread),), inputs)
+            compute.launch(run, (-(-self.count // per_thread),), inputs, envs=envs)

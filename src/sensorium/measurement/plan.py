@@ -102,13 +102,18 @@ class SensorPlan:
     @property
     def has_own_chain(self) -> bool:
         """Whether the chain runs in separate launches of this sensor instead of its group's launch."""
-        hooks, stages = self.hooks, any(stage.place != "physics" for stage in self.cfg.stages)
-        return bool(hooks.hardware or hooks.derive or stages or (hooks.post and self.knobs))
+        hooks, late = self.hooks, any(stage.place not in ("physics", "scale") for stage in self.cfg.stages)
+        return bool(hooks.hardware or hooks.derive or late or (hooks.post and (self.knobs or self.has_scale)))
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether a stage changes the measured value before the noise."""
+        return any(stage.place == "scale" for stage in self.cfg.stages)
 
     @property
     def has_hardware(self) -> bool:
         """Whether hardware imperfections change the measured value after the slot."""
-        return self.has_own_chain or bool(self.knobs)
+        return self.has_own_chain or self.has_scale or bool(self.knobs)
 
     @property
     def is_fused(self) -> bool:

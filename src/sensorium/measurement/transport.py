@@ -75,6 +75,8 @@ class Transport:
     table: wp.array[wp.vec3]
     stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `DelayRing.stamps`
     burst: wp.array[wp.uint8]  # over envs
+    least: wp.array[wp.int32]  # over envs: the least ticks until arrival of a sample since the reset
+    period: wp.float32  # mean number of ticks per sample
     shown: wp.array[wp.vec4l]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
     fields: wp.array[Row]
 
@@ -113,6 +115,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         if state == wp.uint8(1):
             wait = wp.static(NEVER)
     if mode == FIRST:
+        t.least[env] = wait
         for slot in range(slots):
             t.stamps[slot, env] = wp.vec3i(captured, wait, good)
         if t.has_loss != 0:
@@ -122,6 +125,7 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
         stamp = t.stamps[head, env]
         if has_arrived(rows, stamp[0], stamp[1]):
             t.stamps[slots - 1, env] = stamp
+    t.least[env] = wp.min(t.least[env], wait)
     t.stamps[head, env] = wp.vec3i(captured, wait, good)
     t.head[env] = (head + 1) % (slots - t.has_loss)
 
@@ -157,6 +161,25 @@ def _copy_row(source: wp.uint64, start: int, target: wp.uint64, first: int, coun
         one_out[w] = one_in[w]
 
 
+@wp.func
+def _slot(head: int, k: int, depth: int) -> int:
+    """Return the slot of the k-th newest sample."""
+    return int(wp.where(k < head, head, head + depth) - 1 - k)
+
+
+@wp.func
+def _first_candidate(t: Transport, env: int, now: wp.int64, head: int, depth: int) -> int:
+    """Return how many of the newest samples are younger than the least delay, so that none of them has arrived."""
+    least = t.least[env]
+    young = wp.float32(least - ticks_after(now, t.stamps[_slot(head, 0, depth), env][0])) / t.period
+    k = wp.int32(wp.clamp(wp.ceil(young), 0.0, wp.float32(depth - 1)))
+    while k > 0:  # only where the grid is uneven, or ticks were skipped
+        if ticks_after(now, t.stamps[_slot(head, k - 1, depth), env][0]) < least:
+            break
+        k -= 1
+    return int(k)
+
+
 @kernel(group="delay")
 def _select(rows: Rows, t: Transport) -> None:
     i, _none = wp.tid()
@@ -167,10 +190,8 @@ def _select(rows: Rows, t: Transport) -> None:
     shown = head  # the oldest: where nothing has arrived yet, the first capture is shown, and said not to be valid
     if t.has_loss != 0:
         shown = depth
-    for k in range(depth):
-        slot = head - 1 - k
-        if slot < 0:
-            slot += depth
+    for k in range(_first_candidate(t, env, now, head, depth), depth):
+        slot = _slot(head, k, depth)
         stamp = t.stamps[slot, env]
         if has_arrived(rows, stamp[0], stamp[1]):
             shown = slot
@@ -244,6 +265,7 @@ class DelayRing:
         self.stamps = zeros(self.slots, num_envs, 3)
         """int32 [slot, env, 3], low word of the capture tick, ticks until arrival, and whether it is valid."""
         self._burst = zeros(num_envs, dtype=torch.uint8)
+        self._least = zeros(num_envs)
         self._shown = zeros(num_envs, 4, dtype=torch.int64)
         self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
         self.jitter_is_live = cfg.jitter is not None and not is_drawn(cfg.jitter)
@@ -287,7 +309,8 @@ class DelayRing:
         cfg, compute = self._plan.cfg, self._compute
         num_envs, device = compute.num_envs, compute.wp_device
         t = Transport()
-        t.head, t.bad, t.burst = (wp.from_torch(each) for each in (self.head, bad, self._burst))
+        t.head, t.bad, t.burst, t.least = map(wp.from_torch, (self.head, bad, self._burst, self._least))
+        t.period = self._plan.rate.period
         t.delay, t.loss = (wp.from_torch(self._knobs[name].values) for name in ("delay", "loss"))
         t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4l)
         if cfg.jitter is not None:
@@ -412,7 +435,7 @@ class DelayRing:
         """Return all tensors that must be saved to resume."""
         fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}
         knobs = {name: knob.values for name, knob in self._knobs.items()}
-        return {**fields, **knobs, "head": self.head, "stamps": self.stamps, "burst": self._burst}
+        return {**fields, **knobs, "head": self.head, "stamps": self.stamps, "burst": self._burst, "least": self._least}
 
 
 def _is_narrow(ring: torch.Tensor) -> bool:

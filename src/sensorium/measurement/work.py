@@ -148,8 +148,10 @@ class SensorWork:
             self._hook(hooks.transform, buffers.slot, buffers.slot_timeline, is_measured=True)
         self._add(partial(hold_first, buffers))
         if plan.has_hardware:
-            plain = [name for name in buffers.slot if plan.has_own_chain or name not in plan.chained]
+            is_copied = plan.has_own_chain or plan.has_scale
+            plain = [name for name in buffers.slot if is_copied or name not in plan.chained]
             self._add(partial(move, buffers, buffers.slot, buffers.work, ALWAYS, plain))
+            self._stages(buffers.work, "scale")
         if plan.has_own_chain:
             self._hardware()
         if hooks.derive:
@@ -231,7 +233,6 @@ class SensorWork:
         buffers, hook = self._buffers, self._plan.hooks.hardware
         table = buffers.own_table
         assert table is not None
-        self._stages(buffers.work, "scale")
         if hook:
             self._hook(hook, buffers.work)
             self._stages(buffers.work, *AFTER_NOISE)

@@ -204,7 +204,9 @@ class TermPart:
         if buffers.work_out is buffers.truth_out:
             return True
         altered = {name for _, name in plan.knobs}
-        return not (plan.has_own_chain or plan.has_branches or plan.hooks.post or self.spec.name in altered)
+        return not (
+            plan.has_own_chain or plan.has_scale or plan.has_branches or plan.hooks.post or self.spec.name in altered
+        )
 
     def units(self) -> list[str]:
         """Return the unit of each column; the spec lists them where the components of a vector have different units."""
