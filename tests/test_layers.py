@@ -21,7 +21,7 @@ LAYERS = (
     "errors", "lazy", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg",
     "compute", "geometry", "math", "engines", "world", "shapes", "targets", "measurement", "stages", "registry",
     "patterns", "sensors", "cameras", "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record",
-    "stream", "client", "local", "bridges", "view", "demo", "jobs", "cli", "__main__",
+    "stream", "client", "local", "bridges", "view", "fitting", "demo", "jobs", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
@@ -44,6 +44,7 @@ OUTPUTS = {
     "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
     "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
+    "fitting": {"errors", "spec", "readings", "record", "view"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
