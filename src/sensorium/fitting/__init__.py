@@ -6,16 +6,18 @@ from collections.abc import Callable
 from importlib import import_module
 
 from sensorium.errors import UnknownNameError
+from sensorium.fitting.lidar import lidar_samples
 from sensorium.fitting.result import Fit, Parameter
 from sensorium.fitting.samples import Samples
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "fit"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "fit", "lidar_samples"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",
     "magnetometer": "sensorium.fitting.rest:fit_at_rest",
     "barometer": "sensorium.fitting.rest:fit_at_rest",
     "force_torque": "sensorium.fitting.rest:fit_at_rest",
+    "lidar": "sensorium.fitting.lidar:fit_lidar",
 }
 """Kind of sensor -> function of the samples and the kind that returns the fit."""
 
@@ -24,8 +26,9 @@ def fit(samples: Samples, kind: str) -> Fit:
     """Return the parameters of a sensor, each with a 95 % interval, found in its samples.
 
     Args:
-        samples: samples of one sensor at rest.
-        kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"`` or ``"force_torque"``.
+        samples: samples of one sensor at rest, or scans of a lidar from `lidar_samples`.
+        kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"``, ``"force_torque"`` or
+            ``"lidar"``.
 
     Raises:
         UnknownNameError: no fit exists for the kind.

@@ -7,9 +7,11 @@ variance, so it does not bias the deviation.
 
 The deviation is robust, 1.4826 times the median absolute error (P. J. Rousseeuw and C. Croux, J. Am. Stat. Assoc. 88,
 1993), less the variance step^2 / 12 of rounding (W. F. Sheppard, Proc. London Math. Soc. 29, 1898). Errors of rounded
-ranges are multiples of step / 2. They are spread evenly over that width before the median, and its variance is removed
-as well. The interval follows from deviations of successive groups of rays with Student's t, so it contains differences
-between surfaces. The roughness of surfaces between neighbouring rays is part of the deviation.
+ranges are multiples of step / 2, whose median is coarse. Normal noise is added before the median, and its variance is
+removed. The interval follows from deviations of successive groups of rays with Student's t, so it contains differences
+between surfaces. It is widened by the largest error of Sheppard's correction, for ranges that are all equal before the
+noise: the first harmonic of the rounding error, (4 sd^2 + step^2 / pi^2) exp(-2 pi^2 sd^2 / step^2) of the variance.
+The roughness of surfaces between neighbouring rays is part of the deviation.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ GROUPS, T = 16, 2.131
 """Number of groups of rays, and the 97.5 % quantile of Student's t with one less degree of freedom."""
 NORMAL = 1.4826
 """Standard deviation of normal noise whose median absolute value is 1."""
-GOLDEN = 0.6180339887
-"""Fraction whose multiples fill an interval evenly."""
+DITHER = 0.3
+"""Standard deviation of the noise that is added to rounded errors, in quantisation steps."""
+ROUNDED = 0.4
+"""Minimum deviation in quantisation steps; below, Sheppard's correction can be a quarter of the variance wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,36 +66,44 @@ class Errors:
         return Errors(self.error[chosen], self.distance[chosen], self.intensity[chosen])
 
 
-def samples_of_clouds(readings: Iterable[Reading], source: str) -> Samples:
-    """Return the points of scans, one row per ray, from readings of point clouds or of a lidar.
+def lidar_samples(readings: Iterable[Reading], source: str) -> Samples:
+    """Return scans as samples with one row per ray, from readings of a lidar or of point clouds of a bag.
 
-    Returned values: `points_b` [3], NaN for no return; `intensity`, `distances` and `ring` where the log has them. The
-    rows of an organised cloud are rings. Of several envs, the first one counts.
+    The values are `points_b` [ray, 3], m, NaN for no return; `distances`, m, `intensity` and `ring` [ray, 1] where all
+    readings have them. `ring` is the field `ring` or `channel`, or the row of an organised cloud. Of several envs, the
+    first one is used.
+
+    Args:
+        readings: readings with the field `points_b`, e.g. ``replay.readings("lidar")``.
+        source: name of the log, for messages.
+
+    Raises:
+        ArgumentError: there are no readings with `points_b`.
     """
-    times, columns = [], {name: [] for name in ("points_b", "distances", "intensity", "ring")}
+    scans: list[dict[str, Array]] = []
     for reading in readings:
+        if "points_b" not in reading:
+            raise ArgumentError(f"readings of {source}: got {sorted(reading.measured)}; a lidar needs points_b.")
+        spec = next(spec for spec in reading.specs if spec.name == "points_b")
         points = np.asarray(reading["points_b"], np.float64)
-        ragged = next(spec for spec in reading.specs if spec.name == "points_b").is_ragged
-        points = points[reading.rows(0)] if ragged else points[0]
+        points = points[reading.rows(0)] if spec.is_ragged else points[0]
         count = points.size // 3
-        found = {"points_b": points.reshape(count, 3)}
-        for name, names in (("distances", ("distances",)), ("intensity", ("intensity",)), ("ring", ("ring", "channel"))):
-            given = next((each for each in names if each in reading), None)
-            if given is not None:
-                value = np.asarray(reading[given], np.float64)
-                value = value[reading.rows(0)] if ragged else value[0]
+        scan = {"time": np.full(count, reading.time), "points_b": points.reshape(count, 3)}
+        if spec.role == "image":
+            scan["ring"] = np.repeat(np.arange(float(len(points))), count // len(points))[:, None]
+        for name, field in {"distances": "distances", "intensity": "intensity", "channel": "ring", "ring": "ring"}.items():
+            if name in reading:
+                value = np.asarray(reading[name], np.float64)
+                value = value[reading.rows(0)] if spec.is_ragged else value[0]
                 if value.size == count:
-                    found[name] = value.reshape(count, 1)
-        if "ring" not in found and points.ndim == 3:
-            found["ring"] = np.repeat(np.arange(float(points.shape[0])), points.shape[1])[:, None]
-        times.append(np.full(count, reading.time))
-        for name, values in columns.items():
-            values.append(found.get(name))
-    whole = {name: values for name, values in columns.items() if values and all(each is not None for each in values)}
-    if not whole:
-        raise ArgumentError(f"readings of {source}: there is none with points_b. Give those of a lidar.")
+                    scan[field] = value.reshape(count, 1)
+        scans.append(scan)
+    if not scans:
+        raise ArgumentError(f"readings of {source}: there are none. Give those of a lidar.")
+    shared = set.intersection(*({*scan} for scan in scans)) - {"time"}
+    values = {name: np.concatenate([scan[name] for scan in scans]) for name in sorted(shared)}
     units = {"points_b": "m", "distances": "m", "intensity": "1", "ring": "1"}
-    return Samples(np.concatenate(times), {name: np.concatenate(v) for name, v in whole.items()}, units, source)
+    return Samples(np.concatenate([scan["time"] for scan in scans]), values, units, source)
 
 
 def rings_of(samples: Samples, r: Array) -> Array:
@@ -103,7 +115,7 @@ def errors_of(samples: Samples, r: Array) -> Errors:
     """Return the errors of ranges `r` [ray], m, on locally flat surfaces."""
     order = rings_of(samples, r)
     r, ring, time = r[order], samples.values["ring"][order, 0], samples.time[order]
-    points = samples.values["points_b"][order]
+    points = np.where(np.isfinite(r[:, None]), samples.values["points_b"][order], np.nan)
     units = points / np.linalg.norm(points, axis=1, keepdims=True)
     angle = np.linalg.norm(np.diff(units, axis=0), axis=1)
     before, after = angle[:-1], angle[1:]
@@ -117,14 +129,17 @@ def errors_of(samples: Samples, r: Array) -> Errors:
 
 def noise_of(errors: Errors, step: float, method: str, source: str) -> Parameter:
     """Return the deviation of ranges, m, without that of rounding to `step`."""
-    spread = 0.5 * step
-    error = errors.error + spread * (np.arange(len(errors.error)) * GOLDEN % 1.0 - 0.5)
+    error = errors.error + DITHER * step * np.random.default_rng(0).standard_normal(len(errors.error))
+    rounding = (DITHER * step) ** 2 / 1.5 + step * step / 12.0
 
     def variance(part: Array) -> float:
-        return (NORMAL * float(np.median(np.abs(part)))) ** 2 / 1.5 - spread * spread / 18.0 - step * step / 12.0
+        return (NORMAL * float(np.median(np.abs(part)))) ** 2 / 1.5 - rounding
 
     found = variance(error)
     half = T * float(np.std([variance(part) for part in np.array_split(error, GROUPS)], ddof=1)) / math.sqrt(GROUPS)
+    if step:
+        ratio = max(found, 0.0) / step**2
+        half += step**2 * (4.0 * ratio + 1.0 / math.pi**2) * math.exp(-2.0 * math.pi**2 * ratio)
     value, low, high = (math.sqrt(max(found + sign * half, 0.0)) for sign in (0.0, -1.0, 1.0))
     return Parameter(value, "m", low, high, f"{method}; {len(error)} rays", source)
 
@@ -152,7 +167,7 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     """Return range noise by distance and intensity, quantisation step, drop rate and a bound on surface roughness.
 
     Args:
-        samples: one row per ray, as `samples_of_clouds` returns them.
+        samples: one row per ray, as `lidar_samples` returns them.
         kind: kind of the sensor config, ``"lidar"``.
 
     Raises:
@@ -181,14 +196,18 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     else:
         refused["resolution"] = "the ranges have no common step"
 
-    errors, bins, squares = errors_of(samples, r), [], []
+    errors, bins, squares = errors_of(samples, r), dict[str, Parameter](), []
     for low, high in zip(EDGES[:-1], EDGES[1:], strict=True):
         name, part = f"range_noise.{low:g}-{high:g}m", errors.rows((errors.distance >= low) & (errors.distance < high))
         if len(part.error) < FEWEST:
             refused[name] = f"{len(part.error)} rays on flat surfaces; {FEWEST} are needed"
             continue
-        parameters[name] = noise_of(part, step, "robust error against both neighbours", samples.source)
-        bins.append(parameters[name])
+        found = noise_of(part, step, "robust error against both neighbours", samples.source)
+        if found.value < ROUNDED * step:
+            refused[name] = f"it is below {ROUNDED:g} of the quantisation step of {step:.3g} m"
+            continue
+        parameters[name] = found
+        bins[name] = found
         squares.append(float(np.median(part.distance)) ** 2)
         middle = float(np.median(part.intensity))
         for word, chosen in (("dim", part.intensity <= middle), ("bright", part.intensity > middle)):
@@ -201,12 +220,13 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
             "distances are needed. Give scans of walls or floors."
         )
     method = "upper bound: the deviation at the nearest distance"
-    parameters["surface_roughness"] = Parameter(bins[0].value, "m", 0.0, bins[0].high, method, samples.source)
-    if all(one.overlaps(other) for one in bins for other in bins):
+    near = next(iter(bins.values()))
+    parameters["surface_roughness"] = Parameter(near.value, "m", 0.0, near.high, method, samples.source)
+    if all(one.overlaps(other) for one in bins.values() for other in bins.values()):
         fields["range_noise"] = noise_of(errors, step, "", "").value
     else:  # only ratios between distances are known: that of a reference target at 1 m is taken as 10,000
         fields |= {
-            "range_noise": [each.value for each in bins],
+            "range_noise": [each.value for each in bins.values()],
             "range_noise_snr": [1e4 / square for square in squares],
             "reference_snr": 1e4,
             "reference_range": 1.0,
@@ -217,20 +237,19 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     else:
         parameters["drop_rate"] = loss
         fields["drop_rate"] = loss.value
-    return Fit(kind, samples.source, parameters, refused, fields, {"Deviation by distance": _drawing(errors, parameters)})
+    return Fit(kind, samples.source, parameters, refused, fields, {"Deviation by distance": _drawing(errors, bins)})
 
 
-def _drawing(errors: Errors, parameters: dict[str, Parameter]) -> Callable[[Any], None]:
+def _drawing(errors: Errors, bins: dict[str, Parameter]) -> Callable[[Any], None]:
     """Return a function that draws the errors, and the fitted deviations with their intervals."""
 
     def draw(axes: Any) -> None:
         some = slice(None, None, max(len(errors.error) // 20_000, 1))
         axes.scatter(errors.distance[some], np.abs(errors.error[some]), s=1, alpha=0.3, label="errors of single rays")
-        for name, each in parameters.items():
-            if name.startswith("range_noise") and name.endswith("m"):
-                ends = [float(end) for end in name[12:-1].split("-")]
-                axes.plot(ends, [each.value] * 2, color="black")
-                axes.fill_between(ends, each.low, each.high, color="black", alpha=0.3)
+        for name, each in bins.items():
+            ends = [float(end) for end in name.partition(".")[2].removesuffix("m").split("-")]
+            axes.plot(ends, [each.value] * 2, color="black")
+            axes.fill_between(ends, each.low, each.high, color="black", alpha=0.3)
         axes.set(xscale="log", yscale="log", xlabel="distance (m)", ylabel="error, deviation (m)")
 
     return draw
