@@ -6,10 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 
 from sensorium.errors import UnknownNameError
-from sensorium.fitting.result import Fit, Parameter
+from sensorium.fitting.result import Fit, Parameter, compare
 from sensorium.fitting.samples import Samples
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "fit"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",

@@ -31,6 +31,8 @@ HELD, REPEATS = 0.2, 3.0
 """Minimum share of repeated rows of a slower device, and their minimum ratio to rows that are equal by chance."""
 CHANCE_LAG = 20
 """Distance of rows that are equal only by chance."""
+STILL, QUIET = 0.5, 4.0
+"""Length of a window that is at rest or not, s; maximum ratio of its variance to that of the calmest windows."""
 FEWEST_LOST = 5
 """Minimum number of bursts of lost samples that give a Gilbert-Elliott model."""
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2", "pressure": "Pa", "force": "N", "torque": "N m"}
@@ -247,3 +249,32 @@ def _drawing(
     return draw
 
 
+def at_rest(samples: Samples) -> Samples:
+    """Return the longest span in which a sensor is at rest, by the variance of its values in windows.
+
+    Raises:
+        ArgumentError: no span is long enough.
+    """
+    stamps = stamps_of(samples.time)
+    kept = samples.rows(stamps.rows)
+    calm = np.ones(len(kept), bool)
+    size = max(round(STILL / stamps.period), 8)
+    count = len(kept) // size
+    for values in kept.values.values():
+        windows = values[: count * size].reshape(count, size, -1)
+        level, mean = windows.var(axis=1), windows.mean(axis=1)
+        quiet = np.quantile(level, 0.1, axis=0) + np.square([step_of(column) for column in values.T])
+        still = (level <= QUIET * quiet).all(axis=1)
+        change = np.square(np.diff(mean, axis=0, prepend=mean[:1]))
+        still &= (change <= QUIET * quiet).all(axis=1)
+        calm[: count * size] &= np.repeat(still, size)
+        calm[count * size :] = False
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], calm, [0])))).reshape(-1, 2)
+    first, last = edges[np.argmax(np.ptp(edges, axis=1))].tolist() if len(edges) else (0, 0)
+    first, last = first + (size if first else 0), last - (size if last < len(kept) else 0)
+    if last - first < FEWEST:
+        raise ArgumentError(
+            f"samples: the longest span at rest has {max(last - first, 0)} samples, expected at least {FEWEST}. Record "
+            "the sensor at rest."
+        )
+    return kept.rows(slice(first, last))
