@@ -90,7 +90,7 @@ class TermFit:
         self._x, self._length = x, len(noise) * period
 
     def _weights_at(self, squares: Array) -> tuple[Array, Array, Array]:
-        """Return model `[time]`, bias of the logarithms `[time]` and their whitening matrix, for squared coefficients."""
+        """Return the model and the bias of logarithms, `[time]` each, and the factor of their covariance."""
         model = self.bases @ squares
         covariance = np.einsum("i,j,ijkl->kl", squares, squares, self._products) / np.outer(model, model)
         variance = np.diag(covariance)
@@ -117,7 +117,9 @@ class TermFit:
         for _ in range(ROUNDS if len(free) else 0):
             part = slope[:, free]
             normal = part.T @ part
-            change = np.linalg.solve(normal + damping * (np.diag(np.diag(normal)) + 1e-9 * np.eye(len(free))), part.T @ rest)
+            change = np.linalg.solve(
+                normal + damping * (np.diag(np.diag(normal)) + 1e-9 * np.eye(len(free))), part.T @ rest
+            )
             trial = logs.copy()
             trial[list(free)] += np.clip(change, -3.0, 3.0)
             trial = np.maximum(trial, bottom)

@@ -16,7 +16,8 @@ from sensorium.fitting.samples import Samples
 from sensorium.readings import Array
 
 SI: Mapping[str, tuple[float, str]] = {
-    "rad/s": (1.0, "rad/s"), "rad s^-1": (1.0, "rad/s"), "deg/s": (np.pi / 180.0, "rad/s"), "dps": (np.pi / 180.0, "rad/s"),
+    "rad/s": (1.0, "rad/s"), "rad s^-1": (1.0, "rad/s"), "deg/s": (np.pi / 180.0, "rad/s"),
+    "dps": (np.pi / 180.0, "rad/s"),
     "m/s^2": (1.0, "m/s^2"), "m s^-2": (1.0, "m/s^2"), "m/s2": (1.0, "m/s^2"), "g": (9.80665, "m/s^2"),
     "mg": (9.80665e-3, "m/s^2"), "T": (1.0, "T"), "uT": (1e-6, "T"), "µT": (1e-6, "T"), "mT": (1e-3, "T"),
     "G": (1e-4, "T"), "gauss": (1e-4, "T"), "Pa": (1.0, "Pa"), "hPa": (100.0, "Pa"), "mbar": (100.0, "Pa"),

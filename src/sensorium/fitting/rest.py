@@ -13,7 +13,7 @@ from sensorium.errors import ArgumentError
 from sensorium.fitting.allan import TERMS, WHITE, Coefficient, TermFit
 from sensorium.fitting.result import Fit, Parameter
 from sensorium.fitting.samples import Samples
-from sensorium.fitting.stamps import Z, Stamps, bursts, drift_of, stamps_of
+from sensorium.fitting.stamps import Stamps, Z, bursts, drift_of, stamps_of
 from sensorium.readings import Array
 from sensorium.view.allan import INSTABILITY, Series, allan_of, allan_variance, sd_before_rounding
 from sensorium.view.figures import step_of
@@ -35,6 +35,8 @@ STILL, QUIET = 0.5, 4.0
 """Length of a window that is at rest or not, s; maximum ratio of its variance to that of the calmest windows."""
 FEWEST_LOST = 5
 """Minimum number of bursts of lost samples that give a Gilbert-Elliott model."""
+FINE = 0.01
+"""Minimum quantisation step that is reported, in standard deviations of the values."""
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2", "pressure": "Pa", "force": "N", "torque": "N m"}
 """Unit of the fields that are fitted; that of a magnetic field is the log's."""
 ROLES = {"ang_vel_b": "angular_velocity", "lin_acc_b": "specific_force", "mag_b": "magnetic"}
@@ -150,6 +152,7 @@ def _fit_field(result: Fit, name: str, values: Array, stamps: Stamps, unit: str)
     noise = np.full((int(place[-1]) + 1, values.shape[1]), np.nan)
     noise[place] = values
     step = np.array([step_of(column) for column in values.T])
+    step[step < FINE * values.std(axis=0)] = 0.0  # digits of a text
     moving = Series(0.0, period, noise[:, live], None, step[live])
     spec = {
         "name": name, "axes": ["env", "xyz"], "shape": [int(live.sum())], "unit": unit, "kind": "vector",
@@ -228,7 +231,9 @@ def _add_fields(result: Fit, name: str, labels: tuple[str, ...], live: Array) ->
         values = [0.0 if each is None else each.value for each in found]
         return (values if len(values) > 1 else values[0]) if any(values) else None
 
-    for symbol, knob in (("N", "noise_density"), ("K", "random_walk_density"), ("resolution", "resolution"), ("bias", "bias")):
+    for symbol, knob in (
+        ("N", "noise_density"), ("K", "random_walk_density"), ("resolution", "resolution"), ("bias", "bias"),
+    ):  # fmt: skip
         if (amount := amounts(symbol)) is not None:
             fields.setdefault(knob, {})[name] = amount
     if (amount := amounts(INSTABILITY.symbol)) is not None:

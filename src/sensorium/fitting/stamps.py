@@ -45,7 +45,7 @@ class Stamps:
 
     @property
     def is_lost(self) -> Array:
-        """bool `[place]`, whether the sample of a place is missing."""
+        """Whether the sample of each place is missing, bool `[place]`."""
         lost = np.ones(int(self.place[-1]) + 1, bool)
         lost[self.place] = False
         return lost
@@ -73,7 +73,8 @@ def stamps_of(time: Array) -> Stamps:
     used = min(16, len(time))
     place = np.zeros(0, np.int64)
     while True:  # twice as many samples in each round, so that the error of the period stays below half a place
-        place = np.rint((time[:used] - time[0]) / period).astype(np.int64)
+        turns = np.angle(np.exp(2j * np.pi * (time[:used] - time[0]) / period).mean()) / (2.0 * np.pi)
+        place = np.rint((time[:used] - time[0]) / period - turns).astype(np.int64)
         for _ in range(3):
             (period, start), _ = _line(place, time[:used])
             place = np.rint((time[:used] - start) / period).astype(np.int64)
