@@ -7,10 +7,10 @@ from importlib import import_module
 
 from sensorium.errors import UnknownNameError
 from sensorium.fitting.lidar import lidar_samples
-from sensorium.fitting.result import Fit, Parameter
+from sensorium.fitting.result import Fit, Parameter, compare
 from sensorium.fitting.samples import Samples
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "fit", "lidar_samples"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "lidar_samples"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",

@@ -224,12 +224,13 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     parameters["surface_roughness"] = Parameter(near.value, "m", 0.0, near.high, method, samples.source)
     if all(one.overlaps(other) for one in bins.values() for other in bins.values()):
         fields["range_noise"] = noise_of(errors, step, "", "").value
-    else:  # only ratios between distances are known: that of a reference target at 1 m is taken as 10,000
+    else:  # only ratios between distances are known: 10,000 at 1 m, and targets of mean reflectance, are assumed
         fields |= {
             "range_noise": [each.value for each in bins.values()],
             "range_noise_snr": [1e4 / square for square in squares],
             "reference_snr": 1e4,
             "reference_range": 1.0,
+            "reference_reflectance": 0.5,
         }
     loss = loss_of(samples, r)
     if isinstance(loss, str):

@@ -105,3 +105,21 @@ class Fit:
             parts.append(picture_html(data, title))
         return page_html(f"{self.kind} fitted to {self.source}", parts)
 
+
+def compare(real: Fit, sim: Fit) -> Table:
+    """Return the parameters of two fits side by side, each with a verdict.
+
+    The verdict is ``"same"`` if the 95 % intervals overlap, ``"different"`` if not, and ``"not comparable"`` where only
+    one of the logs shows the parameter.
+    """
+    rows = []
+    for name in dict.fromkeys([*real.parameters, *sim.parameters]):
+        both = real.parameters.get(name), sim.parameters.get(name)
+        texts = ["-" if each is None else f"{each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for each in both]
+        unit = next(each.unit for each in both if each is not None)
+        first, second = both
+        verdict = "not comparable"
+        if first is not None and second is not None:
+            verdict = "same" if first.overlaps(second) else "different"
+        rows.append((name, *texts, unit, verdict))
+    return Table("Comparison", ("parameter", "real", "simulated", "unit", "verdict"), rows)

@@ -19,7 +19,7 @@ class Samples:
         values: field of the sensor's config -> float64 `[row, column]`, SI.
         units: field -> unit, e.g. ``"rad/s"``.
         source: file and sensor that they come from.
-        arrival: float64 `[row]`, s; when each sample arrived, by the clock of the computer. None if the log has one time.
+        arrival: float64 `[row]`, s; when each sample arrived, by the clock of the computer. None if there is one time.
     """
 
     time: Array
