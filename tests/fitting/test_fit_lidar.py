@@ -14,10 +14,11 @@ from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
 from sensorium.fitting.lidar import Errors, errors_of, noise_of
+from sensorium.fitting.logs import read_samples
 
 OUSTER = Path("/work/shared/data/ouster")
 STORE = get_typestore(Stores.ROS2_JAZZY)
-SEEDS = 16
+SEEDS = 10
 
 
 def scan(envs: int, **noise: Any) -> sn.LidarData:
@@ -61,7 +62,7 @@ def test_noise_step_and_losses_of_simulated_scans_lie_in_the_intervals(sd: float
                 values.setdefault(name, []).append(each.value / true)
     assert {"range_noise.1-3m", "range_noise.3-6m", "range_noise.6-12m.dim", "drop_rate", "resolution"} <= {*inside}
     assert all(np.mean(each) == pytest.approx(1.0, abs=0.05) for each in values.values()), values
-    assert min(inside.values()) >= SEEDS - 4, inside
+    assert min(inside.values()) >= SEEDS - 3, inside
     assert np.mean([*inside.values()]) >= 0.9 * SEEDS, inside
 
 
@@ -71,7 +72,9 @@ def test_a_lidar_with_the_fitted_fields_has_the_fitted_noise() -> None:
     fields = tomllib.loads(found.to_toml())["fields"]
     assert len(fields["range_noise"]) >= 3 and "resolution" in found.refused and "drop_rate" in found.refused
     assert fields["range_noise"][-1] > 2.0 * fields["range_noise"][0]
-    twin = sn.fit(samples(scan(1, **{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}), 0), "lidar")
+    twin = sn.fit(
+        samples(scan(1, **{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}), 0), "lidar"
+    )
     for name, each in found.parameters.items():
         if name.startswith("range_noise") and not name.endswith(("dim", "bright")):
             assert twin.parameters[name].value == pytest.approx(each.value, rel=0.35), name
@@ -94,8 +97,7 @@ def test_an_organised_cloud_of_a_bag_shows_noise_and_losses(tmp_path: Path) -> N
     with Writer(tmp_path / "bag", version=9) as bag:
         topic = bag.add_connection("/points", cloud.__msgtype__, typestore=STORE)
         bag.write(topic, 10**9, STORE.serialize_cdr(cloud, cloud.__msgtype__))
-    with sn.replay(tmp_path / "bag") as replay:
-        read = sn.lidar_samples(replay.readings("points"), "bag")
+    read = read_samples(tmp_path / "bag", "lidar")
     found, direct = sn.fit(read, "lidar").parameters, sn.fit(expected, "lidar").parameters
     assert {*found} == {name for name in direct if not name.endswith(("dim", "bright"))}
     for name, each in found.items():
@@ -132,7 +134,11 @@ def test_real_scans_show_step_and_deviation(
     found = sn.fit(read, "lidar").parameters
     assert found["resolution"].value == pytest.approx(step / 1000.0, abs=1e-9)
     assert 0.0 < found["drop_rate"].value < 0.05
-    bins = [each.value for key, each in found.items() if key.startswith("range_noise") and not key.endswith(("dim", "bright"))]
+    bins = [
+        each.value
+        for key, each in found.items()
+        if key.startswith("range_noise") and not key.endswith(("dim", "bright"))
+    ]
     assert len(bins) >= 2 and bins == sorted(bins)  # farther returns are weaker
     errors: Errors = errors_of(read, read.values["distances"][:, 0])
     for (low, high), deviation in deviations.items():

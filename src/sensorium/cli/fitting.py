@@ -38,7 +38,7 @@ class Fit:
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
     """Sensor or topic."""
     kind: str = "imu"
-    """Kind of the sensor config: imu, magnetometer, barometer or force_torque."""
+    """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
     units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
     """Unit of a field in the log, where it does not state one; may be repeated."""
     static: bool = False
@@ -97,7 +97,7 @@ class Compare:
     sim_sensor: Annotated[str, unset("NAME", "as --sensor")] = ""
     """Sensor or topic of the simulated log."""
     kind: str = "imu"
-    """Kind of the sensor config: imu, magnetometer, barometer or force_torque."""
+    """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
     units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
     """Unit of a field in the real log, where it does not state one; may be repeated."""
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,12 @@ def lidar_samples(readings: Iterable[Reading], source: str) -> Samples:
         scan = {"time": np.full(count, reading.time), "points_b": points.reshape(count, 3)}
         if spec.role == "image":
             scan["ring"] = np.repeat(np.arange(float(len(points))), count // len(points))[:, None]
-        for name, field in {"distances": "distances", "intensity": "intensity", "channel": "ring", "ring": "ring"}.items():
+        for name, field in {
+            "distances": "distances",
+            "intensity": "intensity",
+            "channel": "ring",
+            "ring": "ring",
+        }.items():
             if name in reading:
                 value = np.asarray(reading[name], np.float64)
                 value = value[reading.rows(0)] if spec.is_ragged else value[0]
@@ -175,8 +181,8 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     """
     if missing := {"points_b", "ring"} - {*samples.values}:
         raise ArgumentError(
-            f"samples of {samples.source}: got {sorted(samples.values)} without {', '.join(sorted(missing))}. Give points_b "
-            "[ray, 3] and the ring of each ray: an organised cloud, or one with the field ring or channel."
+            f"samples of {samples.source}: got {sorted(samples.values)} without {', '.join(sorted(missing))}. "
+            "Give points_b [ray, 3] and the ring of each ray: an organised cloud, or one with the field ring or channel."
         )  # fmt: skip
     if "distances" in samples.values:
         r = samples.values["distances"][:, 0]
@@ -197,7 +203,7 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
         refused["resolution"] = "the ranges have no common step"
 
     errors, bins, squares = errors_of(samples, r), dict[str, Parameter](), []
-    for low, high in zip(EDGES[:-1], EDGES[1:], strict=True):
+    for low, high in pairwise(EDGES):
         name, part = f"range_noise.{low:g}-{high:g}m", errors.rows((errors.distance >= low) & (errors.distance < high))
         if len(part.error) < FEWEST:
             refused[name] = f"{len(part.error)} rays on flat surfaces; {FEWEST} are needed"

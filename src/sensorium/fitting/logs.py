@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.fitting.lidar import lidar_samples
 from sensorium.fitting.samples import Samples
 from sensorium.readings import Array
 
@@ -59,9 +60,11 @@ def read_samples(
         UnknownNameError: no sensor has that name, or a unit is unknown.
         MissingDependencyError: the package that reads the format is not installed.
     """
-    if kind not in FIELDS:
-        raise UnknownNameError("kind of sensor whose log can be read", kind, FIELDS)
     path = Path(path)
+    if kind == "lidar":
+        return _of_scans(path, sensor)
+    if kind not in FIELDS:
+        raise UnknownNameError("kind of sensor whose log can be read", kind, [*FIELDS, "lidar"])
     if path.is_dir() and (path / "data.csv").exists():
         path = path / "data.csv"
     readers: Mapping[str, Callable[..., Samples]] = {
@@ -161,6 +164,19 @@ def _of_recording(path: Path, kind: str, sensor: str) -> Samples:
     has_arrival = bool(np.ptp(arrival - stamp) > 0.0)
     units = {name: specs[name] for name in values}
     return Samples(stamp, values, units, f"{path.name} {chosen.name}", arrival if has_arrival else None)
+
+
+def _of_scans(path: Path, sensor: str) -> Samples:
+    """Return the scans of a lidar or a point cloud in a recording or a ROS 2 bag."""
+    from sensorium.record import replay
+
+    with replay(path) as opened:
+        sensors = opened.description.sensors
+        found = [name for name, info in sensors.items() if any(each["name"] == "points_b" for each in info["fields"])]
+        if sensor not in found and (sensor or len(found) != 1):
+            raise UnknownNameError("sensor with the field points_b", sensor, found, "Give it: --sensor NAME.")
+        name = sensor or found[0]
+        return lidar_samples(opened.readings(name), f"{path.name} {name}")
 
 
 def _of_ros1(path: Path, kind: str, sensor: str) -> Samples:
