@@ -63,7 +63,6 @@ from sensorium.fitting import Fit as Fit
 from sensorium.fitting import Parameter as Parameter
 from sensorium.fitting import Samples as Samples
 from sensorium.fitting import fit as fit
-from sensorium.fitting import lidar_samples as lidar_samples
 from sensorium.jobs.driver import generate as generate
 from sensorium.jobs.job import Job as Job
 from sensorium.jobs.shard import run_shard as run_shard

@@ -13,7 +13,7 @@ from rosbags.rosbag2 import Writer
 from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
-from sensorium.fitting.lidar import Errors, errors_of, noise_of
+from sensorium.fitting.lidar import Errors, errors_of, lidar_samples, noise_of
 from sensorium.fitting.logs import read_samples
 
 OUSTER = Path("/work/shared/data/ouster")
@@ -113,7 +113,7 @@ def test_clouds_without_rings_or_surfaces_are_refused() -> None:
     with pytest.raises(sn.ArgumentError, match="0 rays on flat surfaces"):
         sn.fit(one.rows(slice(0, 10)), "lidar")
     with pytest.raises(sn.ArgumentError, match="there are none"):
-        sn.lidar_samples([], "a bag")
+        lidar_samples([], "a bag")
 
 
 @pytest.mark.skipif(not OUSTER.exists(), reason="the recordings of Ouster lidars are not available")

@@ -182,7 +182,7 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
     if missing := {"points_b", "ring"} - {*samples.values}:
         raise ArgumentError(
             f"samples of {samples.source}: got {sorted(samples.values)} without {', '.join(sorted(missing))}. "
-            "Give points_b [ray, 3] and the ring of each ray: an organised cloud, or one with the field ring or channel."
+            "Give points_b [ray, 3] and the ring of each ray: an organised cloud, or the field ring or channel."
         )  # fmt: skip
     if "distances" in samples.values:
         r = samples.values["distances"][:, 0]
