@@ -194,11 +194,11 @@ def series_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, rate: 
     place = np.rint((time - start) * rate).astype(np.int64)
     seen, true = np.full((2, int(place.max()) + 1, columns_of(spec)), np.nan)
     seen[place], true[place] = measured.reshape(len(time), -1), truth.reshape(len(time), -1)
-    step = np.array([_step_of(column) for column in measured.reshape(len(time), -1).T])
+    step = np.array([grain_of(column) for column in measured.reshape(len(time), -1).T])
     return Series(start, 1.0 / rate, seen - true if has_truth else seen, true if has_truth else None, step)
 
 
-def _step_of(values: Array) -> float:
+def grain_of(values: Array) -> float:
     """Return the quantisation step of many values, also where they have so few levels that `step_of` finds none."""
     levels = np.unique(values[np.isfinite(values)])
     return float(np.diff(levels).min()) if 1 < len(levels) <= FEWEST_GAPS else step_of(levels)
