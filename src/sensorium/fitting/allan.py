@@ -22,8 +22,8 @@ from sensorium.view.allan import FEWEST_CLUSTERS, INCREMENTS, INSTABILITY, WALK,
 RAMP = Term("R", "rate ramp", "{}/s")
 TERMS = (WHITE, INCREMENTS, INSTABILITY, WALK, RAMP)
 OPTIONAL = (INCREMENTS, RAMP)
-"""Terms that few devices have. They are fitted only where the data show them, since noise in the estimate of a term that
-is never negative biases the others."""
+"""Terms that few devices have. They are fitted only where the data show them, since the noise in the estimate of a term
+that is never negative biases the others."""
 SURE = 6.63
 """Minimum decrease of the deviance by such a term: the 99 % quantile of chi-squared with one degree of freedom."""
 POINTS = 2**13
