@@ -295,9 +295,10 @@ def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str)
 
 
 SHARED_NAMES = {
-    "Block", "BodyState", "Bundle", "Instances", "Light", "Motion", "Plot", "Pose", "Record", "Replay", "Rows", "Run",
+    "Block", "BodyState", "Bundle", "Fit", "Instances", "Light", "Motion",
+    "Plot", "Pose", "Record", "Replay", "Rows", "Run",
     "Sample", "Segment", "SensorRows", "Session", "Stream", "Subscription", "Term", "Topic", "View", "Report",
-    "_Camera", "_Track", "_Watch",
+    "Samples", "_Camera", "_Track", "_Watch",
 }  # fmt: skip
 """Names that classes of different files share; those in `compat/` have the names of their documents."""
 

@@ -59,8 +59,6 @@ from sensorium.errors import StreamError as StreamError
 from sensorium.errors import UnknownNameError as UnknownNameError
 from sensorium.errors import UnsupportedError as UnsupportedError
 from sensorium.errors import WireError as WireError
-from sensorium.fitting import Fit as Fit
-from sensorium.fitting import Parameter as Parameter
 from sensorium.fitting import Samples as Samples
 from sensorium.fitting import fit as fit
 from sensorium.jobs.driver import generate as generate

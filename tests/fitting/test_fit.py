@@ -12,7 +12,7 @@ import pytest
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError
-from sensorium.fitting import compare
+from sensorium.fitting import Fit, compare
 from sensorium.fitting.allan import TermFit
 from sensorium.fitting.logs import read_samples
 from sensorium.fitting.rest import at_rest, is_repeated
@@ -39,11 +39,11 @@ def log(seed: int = 0, **changes: Any) -> sn.Samples:
 
 
 @pytest.fixture(scope="module")
-def found() -> sn.Fit:
+def found() -> Fit:
     return sn.fit(log(), "imu")
 
 
-def test_a_simulated_log_gives_its_parameters(found: sn.Fit) -> None:
+def test_a_simulated_log_gives_its_parameters(found: Fit) -> None:
     """Rate on a grid of 4 and 6 ms, losses, N, also below the quantisation step, and the step."""
     true = {"rate_hz": RATE, "loss.p": 0.05, "loss.r": 0.95, "lin_acc_b.resolution.x": 0.04}
     true |= {f"ang_vel_b.N.{axis}": N for axis in "xyz"} | {
@@ -57,7 +57,7 @@ def test_a_simulated_log_gives_its_parameters(found: sn.Fit) -> None:
     assert found.parameters["ang_vel_b.N.x"].high < 1.05 * N and "ang_vel_b.K.x" in found.refused
 
 
-def test_the_preset_of_a_fit_loads(found: sn.Fit, tmp_path: Path) -> None:
+def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:
     path = tmp_path / "imu.toml"
     path.write_text(found.to_toml(), encoding="utf-8")
     cfg = sn.preset(str(path), site="imu")
@@ -72,7 +72,7 @@ def test_the_preset_of_a_fit_loads(found: sn.Fit, tmp_path: Path) -> None:
         presets().build(str(path))
 
 
-def test_a_twin_is_compared_with_its_log(found: sn.Fit) -> None:
+def test_a_twin_is_compared_with_its_log(found: Fit) -> None:
     noise = np.random.default_rng(9).normal(size=(COUNT, 3)) * N * math.sqrt(RATE)
     verdicts = {row[0]: row[-1] for row in compare(found, sn.fit(log(2, ang_vel_b=noise), "imu")).rows}
     assert verdicts["lin_acc_b.N.x"] == verdicts["loss.p"] == "same" and verdicts["ang_vel_b.N.x"] == "different"

@@ -21,6 +21,11 @@ from sensorium.view.allan import FEWEST_CLUSTERS, INCREMENTS, INSTABILITY, WALK,
 
 RAMP = Term("R", "rate ramp", "{}/s")
 TERMS = (WHITE, INCREMENTS, INSTABILITY, WALK, RAMP)
+OPTIONAL = (INCREMENTS, RAMP)
+"""Terms that few devices have. They are fitted only where the data show them, since the noise in the estimate of a term
+that is never negative biases the others."""
+SURE = 6.63
+"""Minimum decrease of the deviance by such a term: the 99 % quantile of chi-squared with one degree of freedom."""
 POINTS = 2**13
 """Number of frequencies at which spectra are integrated."""
 DEVIANCE = 3.84
@@ -138,18 +143,16 @@ class TermFit:
     def fit(self, variance: Array) -> dict[Term, Coefficient]:
         """Return the coefficient of each term, by the likelihood of the Allan variances `[time]` of one column."""
         target = np.log(variance / self._missing)
-        none = np.full(len(TERMS), -np.inf)
-        start = np.array([np.min(variance / self.bases[:, k]) for k in range(len(TERMS))])
-        logs = np.log(start / len(TERMS))
-        without_ramp = [k for k, term in enumerate(TERMS) if term != RAMP]
-        logs[TERMS.index(RAMP)] = none[0]
-        least, best = self._deviance(logs, without_ramp, target)
-        free = without_ramp
-        ramp = best.copy()
-        ramp[TERMS.index(RAMP)] = math.log(start[TERMS.index(RAMP)])
-        with_ramp = self._deviance(ramp, range(len(TERMS)), target)
-        if least - with_ramp[0] > 1.7 * DEVIANCE:
-            (least, best), free = with_ramp, list(range(len(TERMS)))
+        start = np.log([np.min(variance / self.bases[:, k]) / len(TERMS) for k in range(len(TERMS))])
+        optional = [TERMS.index(term) for term in OPTIONAL]
+        free = [k for k in range(len(TERMS)) if k not in optional]
+        least, best = self._deviance(np.where(np.isin(range(len(TERMS)), free), start, -np.inf), free, target)
+        for k in optional:
+            more, logs = sorted([*free, k]), best.copy()
+            logs[k] = start[k]
+            deviance, logs = self._deviance(logs, more, target)
+            if least - deviance > SURE:
+                free, least, best = more, deviance, logs
         found = {}
         for k in free:
             ends = [self._end(k, sign, least, best, free, target) for sign in (-1.0, 1.0)]

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 
 from sensorium.errors import ArgumentError
-from sensorium.fitting.allan import TERMS, WHITE, Coefficient, TermFit
+from sensorium.fitting.allan import TERMS, Coefficient, TermFit
 from sensorium.fitting.result import Fit, Parameter
 from sensorium.fitting.samples import Samples
 from sensorium.fitting.stamps import Stamps, Z, bursts, drift_of, stamps_of
 from sensorium.readings import Array
-from sensorium.view.allan import INSTABILITY, Series, allan_of, allan_variance, sd_before_rounding
-from sensorium.view.figures import step_of
+from sensorium.view.allan import (
+    INSTABILITY,
+    WHITE,
+    Series,
+    allan_of,
+    allan_variance,
+    grain_of,
+    sd_before_rounding,
+)
 from sensorium.view.stationarity import refusal_of
 
 GRAVITY, GRAVITY_ERROR = 9.81, 0.05
@@ -151,7 +158,7 @@ def _fit_field(result: Fit, name: str, values: Array, stamps: Stamps, unit: str)
         return
     noise = np.full((int(place[-1]) + 1, values.shape[1]), np.nan)
     noise[place] = values
-    step = np.array([step_of(column) for column in values.T])
+    step = np.array([grain_of(column) for column in values.T])
     step[step < FINE * values.std(axis=0)] = 0.0  # digits of a text
     moving = Series(0.0, period, noise[:, live], None, step[live])
     spec = {
@@ -194,7 +201,7 @@ def _add_column(
             ends = (slope - half, slope + half)
             parameters[key] = Parameter(slope, f"{unit}/s", *ends, "least-squares line", source)
         elif size is None or size.low <= 0.0:
-            most = f"; below {size.high:.3g} {term.unit.format(unit)}" if size is not None else ""
+            most = "" if size is None else f"; below {size.high:.3g} {term.unit.format(unit)}"
             refused[key] = f"the {term.name} is hidden by the other terms in {len(values) * period:.4g} s{most}"
         else:
             value, low, high = size.value, size.low, size.high
@@ -268,7 +275,7 @@ def at_rest(samples: Samples) -> Samples:
     for values in kept.values.values():
         windows = values[: count * size].reshape(count, size, -1)
         level, mean = windows.var(axis=1), windows.mean(axis=1)
-        quiet = np.quantile(level, 0.1, axis=0) + np.square([step_of(column) for column in values.T])
+        quiet = np.quantile(level, 0.1, axis=0) + np.square([grain_of(column) for column in values.T])
         still = (level <= QUIET * quiet).all(axis=1)
         change = np.square(np.diff(mean, axis=0, prepend=mean[:1]))
         still &= (change <= QUIET * quiet).all(axis=1)

@@ -80,7 +80,7 @@ class Fit:
 
     def table(self) -> Table:
         """Return the parameters as a table."""
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (name, f"{each.value:.5g}", f"{each.low:.5g} to {each.high:.5g}", each.unit, each.method, each.source)
             for name, each in self.parameters.items()
         ]
@@ -94,7 +94,7 @@ class Fit:
         """
         parts = [table_html(self.table())]
         if self.refused:
-            rows = [*self.refused.items()]
+            rows: list[tuple[str, ...]] = [*self.refused.items()]
             parts.append(table_html(Table("Not found", ("parameter", "reason"), rows)))
         for title, draw in self.drawings.items():
             data = io.BytesIO()
@@ -112,7 +112,7 @@ def compare(real: Fit, sim: Fit) -> Table:
     The verdict is ``"same"`` if the 95 % intervals overlap, ``"different"`` if not, and ``"not comparable"`` where only
     one of the logs shows the parameter.
     """
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in dict.fromkeys([*real.parameters, *sim.parameters]):
         both = real.parameters.get(name), sim.parameters.get(name)
         texts = ["-" if each is None else f"{each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for each in both]
