@@ -21,7 +21,7 @@ LAYERS = (
     "errors", "lazy", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg",
     "compute", "geometry", "math", "engines", "world", "shapes", "targets", "measurement", "stages", "registry",
     "patterns", "sensors", "cameras", "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record",
-    "stream", "client", "local", "bridges", "view", "demo", "jobs", "cli", "__main__",
+    "stream", "client", "local", "bridges", "view", "fitting", "demo", "jobs", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
@@ -44,6 +44,7 @@ OUTPUTS = {
     "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
     "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
+    "fitting": {"errors", "spec", "readings", "record", "view"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
@@ -294,9 +295,10 @@ def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str)
 
 
 SHARED_NAMES = {
-    "Block", "BodyState", "Bundle", "Instances", "Light", "Motion", "Plot", "Pose", "Record", "Replay", "Rows", "Run",
+    "Block", "BodyState", "Bundle", "Fit", "Instances", "Light", "Motion",
+    "Plot", "Pose", "Record", "Replay", "Rows", "Run",
     "Sample", "Segment", "SensorRows", "Session", "Stream", "Subscription", "Term", "Topic", "View", "Report",
-    "_Camera", "_Track", "_Watch",
+    "Samples", "_Camera", "_Track", "_Watch",
 }  # fmt: skip
 """Names that classes of different files share; those in `compat/` have the names of their documents."""
 

@@ -59,6 +59,8 @@ from sensorium.errors import StreamError as StreamError
 from sensorium.errors import UnknownNameError as UnknownNameError
 from sensorium.errors import UnsupportedError as UnsupportedError
 from sensorium.errors import WireError as WireError
+from sensorium.fitting import Samples as Samples
+from sensorium.fitting import fit as fit
 from sensorium.jobs.driver import generate as generate
 from sensorium.jobs.job import Job as Job
 from sensorium.jobs.shard import run_shard as run_shard

@@ -34,6 +34,8 @@ COMMANDS = {
     "export": "sensorium.cli.exports:Export",
     "plot": "sensorium.cli.reports:Plot",
     "report": "sensorium.cli.reports:Report",
+    "fit": "sensorium.cli.fitting:Fit",
+    "compare": "sensorium.cli.fitting:Compare",
     "calib": "sensorium.cli.exports:Calib",
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",

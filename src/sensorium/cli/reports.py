@@ -127,7 +127,7 @@ class Report:
             console.print(line, style="bold", markup=False, soft_wrap=True)
         for table in report.tables:
             if table.rows:
-                _print(table)
+                print_table(table)
         for text in report.notes:
             note(text)
         if self.to is not None:
@@ -137,7 +137,7 @@ class Report:
         return 0
 
 
-def _print(table: Table) -> None:
+def print_table(table: Table) -> None:
     """Print a table; texts on the left, numbers on the right."""
     from rich import box
     from rich.markup import escape

@@ -204,9 +204,9 @@ def sensor_cfg(table: Mapping[str, Any]) -> SensorCfg[Any]:
         return cfg_class.from_dict(fields)  # type: ignore[no-any-return]
     if not isinstance(device, str):
         raise ModelError(f"preset: got {shown(device)}, expected text such as 'bmi088'.")
-    from sensorium.presets import presets
+    from sensorium.presets import preset
 
-    cfg = presets().build(device, **fields)
+    cfg: SensorCfg[Any] = preset(device, **fields)
     if cfg_class is not None and not isinstance(cfg, cfg_class):
         raise ModelError(f"preset: {device!r} is a device of kind {cfg.kind()!r}, expected one of kind {kind!r}.")
     return cfg

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 from sensorium.errors import UnknownNameError
 from sensorium.patterns import RotatingMirrorPatternCfg, SpinningPatternCfg
 from sensorium.presets import depth
-from sensorium.presets.info import DEVICES, PresetInfo, Presets, device
+from sensorium.presets.info import DEVICES, PresetInfo, Presets, device, preset_file
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera_cfg import CameraCfg
@@ -78,6 +78,8 @@ def presets() -> Presets:
 
 
 def _info(name: str) -> PresetInfo:
+    if name.endswith(".toml"):
+        return preset_file(name)
     if name not in _ALL:
         raise UnknownNameError("preset", name, _ALL)
     return _ALL[name]
@@ -112,6 +114,8 @@ if TYPE_CHECKING:
     @overload
     @_fields_of(CameraCfg)
     def preset(name: CameraName, /) -> CameraCfg: ...
+    @overload
+    def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
 
 
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
@@ -123,7 +127,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
 
     Args:
-        name: name of a preset.
+        name: name of a preset, or path of a TOML file as `sensorium fit` writes it.
         fields: fields of the config; at least the mount, e.g. ``site="imu"``.
 
     Returns:
@@ -131,6 +135,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
 
     Raises:
         UnknownNameError: no preset has that name; the message lists the nearest names.
+        ModelError: the TOML file is missing or is not a preset.
         ConfigError: the given fields are invalid.
     """
     import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from sensorium.errors import ModelError, UnknownNameError
+
 if TYPE_CHECKING:
     from sensorium.measurement.sensor_cfg import SensorCfg
 
@@ -56,6 +58,27 @@ def device(name: str, more: Mapping[str, Any]) -> PresetInfo:
     return PresetInfo(name=name, **texts, notes=tuple(about["notes"]), fields={**more, **about.get("fields", {})})
 
 
+def preset_file(path: str) -> PresetInfo:
+    """Return the preset in a TOML file: kind, title, source, convention, notes, and the table ``fields`` of the config.
+
+    Raises:
+        ModelError: the file is missing, is not TOML, or lacks one of these.
+    """
+    try:
+        with open(path, "rb") as file:
+            about = tomllib.load(file)
+        texts = {key: str(about[key]) for key in ("kind", "title", "source", "convention")}
+        return PresetInfo(name=path, **texts, notes=tuple(map(str, about["notes"])), fields=dict(about["fields"]))
+    except OSError as error:
+        raise ModelError(f"preset {path!r}: {error.strerror}. Give the path of a readable TOML file.") from None
+    except KeyError as error:
+        raise ModelError(
+            f"preset {path!r} has no {error.args[0]!r}, expected kind, title, source, convention, notes and fields."
+        ) from None
+    except ValueError as error:
+        raise ModelError(f"preset {path!r} is not TOML: {error}. Correct the file.") from None
+
+
 class Presets(Mapping[str, PresetInfo]):
     """All presets by name; `repr` gives a table."""
 
@@ -72,8 +95,17 @@ class Presets(Mapping[str, PresetInfo]):
         return len(self._infos)
 
     def build(self, name: str, /, **fields: Any) -> SensorCfg[Any]:
-        """Build the config of a device whose name is known only at run time; otherwise as `sensorium.preset`."""
+        """Build the config of a device whose name is known only at run time; otherwise as `sensorium.preset`.
+
+        It reads no files, since names come from clients of a server.
+
+        Raises:
+            UnknownNameError: no preset has that name.
+        """
         from sensorium.presets import preset
+
+        if name not in self:
+            raise UnknownNameError("preset", name, self)
 
         build: Callable[..., SensorCfg[Any]] = preset
         return build(name, **fields)

@@ -194,11 +194,11 @@ def series_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, rate: 
     place = np.rint((time - start) * rate).astype(np.int64)
     seen, true = np.full((2, int(place.max()) + 1, columns_of(spec)), np.nan)
     seen[place], true[place] = measured.reshape(len(time), -1), truth.reshape(len(time), -1)
-    step = np.array([_step_of(column) for column in measured.reshape(len(time), -1).T])
+    step = np.array([grain_of(column) for column in measured.reshape(len(time), -1).T])
     return Series(start, 1.0 / rate, seen - true if has_truth else seen, true if has_truth else None, step)
 
 
-def _step_of(values: Array) -> float:
+def grain_of(values: Array) -> float:
     """Return the quantisation step of many values, also where they have so few levels that `step_of` finds none."""
     levels = np.unique(values[np.isfinite(values)])
     return float(np.diff(levels).min()) if 1 < len(levels) <= FEWEST_GAPS else step_of(levels)
@@ -265,6 +265,7 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array, *, hadamard: bo
     """
     samples = np.asarray(samples, np.float64)
     there = np.isfinite(samples)
+    is_complete = bool(there.all())
     start = np.nanmean(samples, axis=0) if there.any(axis=0).all() else 0.0  # keeps the sums small
     sums, counts = (
         np.concatenate([np.zeros((1, samples.shape[1])), np.cumsum(values, axis=0)])
@@ -274,12 +275,18 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array, *, hadamard: bo
     for row, m in enumerate(int(size) for size in sizes):
         if (3 if hadamard else 2) * m > len(samples):
             continue
-        number = counts[m:] - counts[:-m]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(2 * number >= m, (sums[m:] - sums[:-m]) / number, np.nan)
+        if is_complete:
+            mean = (sums[m:] - sums[:-m]) / m
+        else:
+            number = counts[m:] - counts[:-m]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mean = np.where(2 * number >= m, (sums[m:] - sums[:-m]) / number, np.nan)
         steps, scale = mean[m:] - mean[:-m], 0.5
         if hadamard:
             steps, scale = steps[m:] - steps[:-m], 1.0 / 6.0
+        if is_complete:
+            out[row] = scale * np.einsum("ij,ij->j", steps, steps) / len(steps) if len(steps) else np.nan
+            continue
         total = np.isfinite(steps).sum(axis=0)
         out[row] = np.where(total > 0, scale * np.nansum(steps * steps, axis=0) / np.maximum(total, 1), np.nan)
     return out

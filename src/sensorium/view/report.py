@@ -216,7 +216,7 @@ def allan_html(report: Report) -> str:
             draw_allan(axes, f"{name} · {field_name}", allan)
         for axes in panels[len(report.allan) :]:
             axes.remove()
-    return _picture_html(data)
+    return picture_html(data)
 
 
 def draw_allan(axes: Any, title: str, allan: Allan) -> None:
@@ -322,7 +322,7 @@ def fields_html(
         spec, column = spec_of(sensor, field_name), column_of(sensor, env)
         with picture(data, WIDTH, field_inches(sensor, spec, column)) as figure:
             draw_field(figure, sensor, spec, column, dt, at)
-        parts.append(_picture_html(data, f"{name}.{field_name}"))
+        parts.append(picture_html(data, f"{name}.{field_name}"))
     return parts
 
 
@@ -330,13 +330,18 @@ def write_page(path: str | os.PathLike[str], title: str, parts: Sequence[str]) -
     """Write an HTML page, and return its path; missing folders are created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = "\n".join([f"<h1>{escape(title)}</h1>", *parts])
-    path.write_text(f"<!doctype html><html><head>{head}</head>\n<body>{body}</body></html>\n", encoding="utf-8")
+    path.write_text(page_html(title, parts), encoding="utf-8")
     return path
 
 
-def _picture_html(data: io.BytesIO, text: str = "") -> str:
+def page_html(title: str, parts: Sequence[str]) -> str:
+    """Return the text of an HTML page."""
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    body = "\n".join([f"<h1>{escape(title)}</h1>", *parts])
+    return f"<!doctype html><html><head>{head}</head>\n<body>{body}</body></html>\n"
+
+
+def picture_html(data: io.BytesIO, text: str = "") -> str:
     """Return the file of a picture as an embedded one."""
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}">'
 

@@ -1,0 +1,123 @@
+"""The commands `fit` and `compare`. Their docstrings are shown by `--help`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from sensorium.cli.arguments import unset
+from sensorium.cli.messages import busy, note, stdout
+from sensorium.cli.reports import print_table
+from sensorium.errors import UsageError
+
+if TYPE_CHECKING:
+    from sensorium.fitting import Samples
+
+
+@dataclass
+class Fit:
+    """Fit noise, bias, quantisation and timing to the log of a sensor at rest, and write them as a preset.
+
+    Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
+    and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
+    longest span at rest. A rig loads the preset as preset = "imu.toml".
+
+    For example:
+      sensorium fit log.mcap --sensor imu --to imu.toml
+      sensorium fit imu.csv --units ang_vel_b=deg/s --units lin_acc_b=g --to imu.toml --html imu.html
+      sensorium fit walk.bag --static
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="LOG")]
+    """Log of a sensor at rest."""
+    sensor: Annotated[str, unset("NAME", "the only one")] = ""
+    """Sensor or topic."""
+    kind: str = "imu"
+    """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
+    units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
+    """Unit of a field in the log, where it does not state one; may be repeated."""
+    static: bool = False
+    """Use only the longest span in which the sensor is at rest."""
+    start: Annotated[float | None, unset("S", "the first sample")] = None
+    """Time to start at, s."""
+    end: Annotated[float | None, unset("S", "the last sample")] = None
+    """Time to end at, s."""
+    to: Annotated[Path | None, unset("FILE.toml", "none")] = None
+    """Preset to write; an existing file is replaced."""
+    html: Annotated[Path | None, unset("FILE.html", "none")] = None
+    """Page to write, with the fits drawn over the data; an existing file is replaced."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        for option, path, suffix in (("--to", self.to, ".toml"), ("--html", self.html, ".html")):
+            if path is not None and path.suffix.lower() != suffix:
+                raise UsageError.of(option, str(path), f"a file ending in {suffix}")
+        from sensorium.fitting import fit
+        from sensorium.fitting.rest import at_rest
+
+        samples = _samples(self.file, self.kind, self.sensor, self.units)
+        samples = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
+        with busy("fitting"):
+            if self.static:
+                samples = at_rest(samples)
+                note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
+            found = fit(samples, self.kind)
+        print_table(found.table())
+        for name, reason in found.refused.items():
+            note(f"not found: {name}: {reason}")
+        for option, path in (("--to", self.to), ("--html", self.html)):
+            if path is not None:
+                with UsageError.writing(option, path, "file"):
+                    path.write_text(found.to_toml() if option == "--to" else found.to_html(), encoding="utf-8")
+                stdout().print(f"wrote {path}", markup=False, soft_wrap=True)
+        return 0
+
+
+@dataclass
+class Compare:
+    """Compare the parameters of a real sensor with those of its simulation, each found in a log at rest.
+
+    The verdict of a parameter is "same" if the 95 % intervals overlap. The exit code is 1 if a parameter differs.
+
+    For example:
+      sensorium compare real.mcap simulated.mcap --kind imu
+    """
+
+    real: Annotated[Positional[Path], arg(metavar="REAL")]
+    """Log of the real sensor."""
+    sim: Annotated[Positional[Path], arg(metavar="SIM")]
+    """Log of the simulated sensor."""
+    sensor: Annotated[str, unset("NAME", "the only one")] = ""
+    """Sensor or topic of the real log, and of the simulated one unless --sim-sensor is given."""
+    sim_sensor: Annotated[str, unset("NAME", "as --sensor")] = ""
+    """Sensor or topic of the simulated log."""
+    kind: str = "imu"
+    """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
+    units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
+    """Unit of a field in the real log, where it does not state one; may be repeated."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        from sensorium.fitting import compare, fit
+
+        with busy("fitting"):
+            real = fit(_samples(self.real, self.kind, self.sensor, self.units), self.kind)
+            sim = fit(_samples(self.sim, self.kind, self.sim_sensor or self.sensor, ()), self.kind)
+        table = compare(real, sim)
+        print_table(table)
+        return int(any(row[-1] == "different" for row in table.rows))
+
+
+def _samples(path: Path, kind: str, sensor: str, units: Sequence[str]) -> Samples:
+    from sensorium.fitting.logs import read_samples
+
+    given: Mapping[str, str] = dict(each.partition("=")[::2] for each in units)
+    if "" in given.values():
+        raise UsageError.of("--units", " ".join(units), "FIELD=UNIT, such as ang_vel_b=deg/s")
+    with busy("reading"):
+        return read_samples(path, kind, sensor, given)

@@ -1,0 +1,41 @@
+"""Parameters of real sensors, found in their samples, as presets of simulated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from sensorium.errors import UnknownNameError
+from sensorium.fitting.lidar import lidar_samples
+from sensorium.fitting.result import Fit, Parameter, compare
+from sensorium.fitting.samples import Samples
+
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "lidar_samples"]
+
+KINDS = {
+    "imu": "sensorium.fitting.rest:fit_at_rest",
+    "magnetometer": "sensorium.fitting.rest:fit_at_rest",
+    "barometer": "sensorium.fitting.rest:fit_at_rest",
+    "force_torque": "sensorium.fitting.rest:fit_at_rest",
+    "lidar": "sensorium.fitting.lidar:fit_lidar",
+}
+"""Kind of sensor -> function of the samples and the kind that returns the fit."""
+
+
+def fit(samples: Samples, kind: str) -> Fit:
+    """Return the parameters of a sensor, each with a 95 % interval, found in its samples.
+
+    Args:
+        samples: samples of one sensor at rest, or scans of a lidar from `lidar_samples`.
+        kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"``, ``"force_torque"`` or
+            ``"lidar"``.
+
+    Raises:
+        UnknownNameError: no fit exists for the kind.
+        ArgumentError: the samples are not those of a sensor at rest, or cannot be used; the message gives the reason.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("kind of sensor that can be fitted", kind, KINDS)
+    module, _, name = KINDS[kind].partition(":")
+    found: Callable[[Samples, str], Fit] = getattr(import_module(module), name)
+    return found(samples, kind)

@@ -1,0 +1,236 @@
+"""Samples of one sensor in logs of several formats, in SI units."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.fitting.lidar import lidar_samples
+from sensorium.fitting.samples import Samples
+from sensorium.readings import Array
+
+SI: Mapping[str, tuple[float, str]] = {
+    "rad/s": (1.0, "rad/s"), "rad s^-1": (1.0, "rad/s"), "deg/s": (np.pi / 180.0, "rad/s"),
+    "dps": (np.pi / 180.0, "rad/s"),
+    "m/s^2": (1.0, "m/s^2"), "m s^-2": (1.0, "m/s^2"), "m/s2": (1.0, "m/s^2"), "g": (9.80665, "m/s^2"),
+    "mg": (9.80665e-3, "m/s^2"), "T": (1.0, "T"), "uT": (1e-6, "T"), "µT": (1e-6, "T"), "mT": (1e-3, "T"),
+    "G": (1e-4, "T"), "gauss": (1e-4, "T"), "Pa": (1.0, "Pa"), "hPa": (100.0, "Pa"), "mbar": (100.0, "Pa"),
+    "N": (1.0, "N"), "N m": (1.0, "N m"), "Nm": (1.0, "N m"),
+    "s": (1.0, "s"), "ms": (1e-3, "s"), "us": (1e-6, "s"), "ns": (1e-9, "s"),
+}  # fmt: skip
+"""Unit as logs write it -> factor, and SI unit. g is standard gravity (CGPM 1901)."""
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "imu": {"ang_vel_b": r"gyr|w_rs|ang_?vel|angular_velocity", "lin_acc_b": r"acc|a_rs"},
+    "magnetometer": {"mag_b": r"mag"},
+    "barometer": {"pressure": r"press|baro"},
+    "force_torque": {"force": r"force|^f[xyz]", "torque": r"torque|^t[xyz]"},
+}
+"""Kind -> field -> pattern of the columns of a table, in lower case."""
+TIMES = re.compile(r"^#?\s*(time|timestamp|stamp|t)\b", re.IGNORECASE)
+UNIT = re.compile(r"[(\[]([^)\]]*)[)\]]\s*$")
+ULOG = {
+    "imu": ("sensor_combined", {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
+    "magnetometer": ("vehicle_magnetometer", {"mag_b": ("magnetometer_ga", "gauss")}),
+    "barometer": ("vehicle_air_data", {"pressure": ("baro_pressure_pa", "Pa")}),
+}
+"""Kind -> topic of a ULog file, and field -> its columns and unit."""
+
+
+def read_samples(
+    path: str | os.PathLike[str], kind: str, sensor: str = "", units: Mapping[str, str] | None = None
+) -> Samples:
+    """Return the samples of one sensor of a log, in SI units.
+
+    Args:
+        path: a recording, a ROS 2 or ROS 1 bag, a ULog file, a CSV table with a header, an npz file with one array per
+            field and `time`, or the folder of a EuRoC sensor with data.csv.
+        kind: kind of the sensor config, which names the fields.
+        sensor: name of the sensor or topic; empty for the only one with such fields.
+        units: field -> unit in the log, where it does not state one.
+
+    Raises:
+        ModelError: the log is missing, is damaged, or has no such sensor.
+        UnknownNameError: no sensor has that name, or a unit is unknown.
+        MissingDependencyError: the package that reads the format is not installed.
+    """
+    path = Path(path)
+    if kind == "lidar":
+        return _of_scans(path, sensor)
+    if kind not in FIELDS:
+        raise UnknownNameError("kind of sensor whose log can be read", kind, [*FIELDS, "lidar"])
+    if path.is_dir() and (path / "data.csv").exists():
+        path = path / "data.csv"
+    readers: Mapping[str, Callable[..., Samples]] = {
+        ".csv": _of_table, ".ulg": _of_ulog, ".bag": _of_ros1, ".npz": _of_arrays,
+    }  # fmt: skip
+    found = readers.get(path.suffix.lower(), _of_recording)(path, kind, sensor)
+    return _in_si(found, units or {})
+
+
+def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
+    values, known = dict(samples.values), dict(samples.units)
+    for name in values:
+        unit = units.get(name, known.get(name, ""))
+        if not unit:
+            continue
+        if unit not in SI:
+            raise UnknownNameError(f"unit of {name}", unit, SI)
+        factor, known[name] = SI[unit]
+        values[name] = values[name] * factor
+    return Samples(samples.time, values, known, samples.source, samples.arrival)
+
+
+def _no_sensor(path: Path, kind: str, has: Sequence[str]) -> ModelError:
+    return ModelError(
+        f"log {os.fspath(path)!r} has no sensor with {' or '.join(FIELDS[kind])} of kind {kind!r}, got "
+        f"{', '.join(has) or 'nothing'}. Choose another --sensor or --kind."
+    )
+
+
+def _of_table(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of a CSV table, whose header gives names and units, such as ``Gyroscope X (deg/s)``."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = [each.strip() for each in next(csv.reader(file), [])]
+            table = np.atleast_2d(np.genfromtxt(file, delimiter=",", dtype=np.float64))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"table {os.fspath(path)!r} cannot be read: {error}. Give a CSV file with a header.") from None
+    times = [k for k, each in enumerate(header) if TIMES.match(each)]
+    if not times or table.shape[1] != len(header):
+        raise ModelError(f"table {os.fspath(path)!r}: expected a header with a column for the time, got {header}.")
+    unit = _unit_of(header[times[0]]) or "s"
+    if unit not in SI or SI[unit][1] != "s":
+        raise UnknownNameError("unit of the time", unit, [each for each in SI if SI[each][1] == "s"])
+    raw = table[:, times[0]]
+    time = (raw - raw[0]) * SI[unit][0]
+    values, units = {}, {}
+    for name, pattern in FIELDS[kind].items():
+        columns = [k for k, each in enumerate(header) if k not in times and re.search(pattern, each, re.IGNORECASE)]
+        columns = columns[: 1 if name == "pressure" else 3]
+        if columns:
+            values[name], units[name] = table[:, columns], _unit_of(header[columns[0]])
+    if not values:
+        raise _no_sensor(path, kind, header)
+    return Samples(time, values, units, path.name)
+
+
+def _unit_of(column: str) -> str:
+    found = UNIT.search(column)
+    return found[1].strip() if found else ""
+
+
+def _of_arrays(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of an npz file: a recording, or arrays `time` and one per field."""
+    with np.load(path, allow_pickle=False) as arrays:
+        if "time" not in arrays or not any(name in arrays for name in FIELDS[kind]):
+            return _of_recording(path, kind, sensor)
+        values = {name: np.asarray(arrays[name], np.float64) for name in FIELDS[kind] if name in arrays}
+        time = np.asarray(arrays["time"], np.float64)
+    return Samples(time, {name: each.reshape(len(time), -1) for name, each in values.items()}, {}, path.name)
+
+
+def _of_recording(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of a recording or a ROS 2 bag."""
+    from sensorium.record import Recording
+    from sensorium.record import open as open_recording
+
+    opened = open_recording(path)
+    if isinstance(opened, Recording):
+        recording = opened
+    else:
+        with opened as replay:
+            recording = replay.recording(max_envs=1)
+    fitting = [name for name, each in recording.items() if any(field in each.measured for field in FIELDS[kind])]
+    if not fitting:
+        raise _no_sensor(path, kind, [*recording])
+    if sensor not in fitting and (sensor or len(fitting) > 1):
+        raise UnknownNameError(f"sensor with fields of the kind {kind!r}", sensor, fitting, "Give it: --sensor NAME.")
+    chosen = recording[sensor or fitting[0]]
+    rows = chosen.arrivals(0)
+    specs = {str(spec["name"]): str(spec["unit"]) for spec in chosen.info["fields"]}
+    values = {
+        name: np.asarray(chosen.measured[name][rows, 0], np.float64).reshape(len(rows), -1)
+        for name in FIELDS[kind]
+        if name in chosen.measured
+    }
+    stamp, arrival = chosen.stamp[rows, 0], chosen.time[rows]
+    has_arrival = bool(np.ptp(arrival - stamp) > 0.0)
+    units = {name: specs[name] for name in values}
+    return Samples(stamp, values, units, f"{path.name} {chosen.name}", arrival if has_arrival else None)
+
+
+def _of_scans(path: Path, sensor: str) -> Samples:
+    """Return the scans of a lidar or a point cloud in a recording or a ROS 2 bag."""
+    from sensorium.record import replay
+
+    with replay(path) as opened:
+        sensors = opened.description.sensors
+        found = [name for name, info in sensors.items() if any(each["name"] == "points_b" for each in info["fields"])]
+        if sensor not in found and (sensor or len(found) != 1):
+            raise UnknownNameError("sensor with the field points_b", sensor, found, "Give it: --sensor NAME.")
+        name = sensor or found[0]
+        return lidar_samples(opened.readings(name), f"{path.name} {name}")
+
+
+def _of_ros1(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of a topic of a ROS 1 bag."""
+    try:
+        from rosbags.highlevel import AnyReader
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"ROS 1 bags need {error.name}, which is not installed: pip install 'sensorium[bags]'."
+        ) from None
+    from sensorium.record.bag_messages import stamp_of, values_of
+
+    with AnyReader([path]) as bag:
+        found: dict[str, list[tuple[int, int, dict[str, Array]]]] = {}
+        units: dict[str, str] = {}
+        for connection, arrival, data in bag.messages():
+            if sensor and connection.topic.lstrip("/") != sensor.lstrip("/"):
+                continue
+            message: Any = bag.deserialize(data, connection.msgtype)
+            fields = {each.spec.name: each for each in values_of(message) if each.spec.name in FIELDS[kind]}
+            if fields:
+                stamp = stamp_of(message)
+                arrays = {name: np.atleast_1d(each.array) for name, each in fields.items()}
+                units |= {name: each.spec.unit for name, each in fields.items()}
+                found.setdefault(connection.topic, []).append((arrival if stamp is None else stamp, arrival, arrays))
+    if not found:
+        raise _no_sensor(path, kind, [])
+    if len(found) > 1:
+        raise UnknownNameError(f"topic with fields of the kind {kind!r}", sensor, found, "Give it: --sensor TOPIC.")
+    ((topic, rows),) = found.items()
+    start = rows[0][0]
+    time = np.array([stamp - start for stamp, _, _ in rows]) * 1e-9
+    values = {name: np.array([arrays[name] for _, _, arrays in rows], np.float64) for name in rows[0][2]}
+    arrived = np.array([arrival - start for _, arrival, _ in rows]) * 1e-9
+    return Samples(time, values, units, f"{path.name} {topic}", arrived if np.ptp(arrived - time) > 0.0 else None)
+
+
+def _of_ulog(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of a ULog file of PX4."""
+    try:
+        from pyulog import ULog
+    except ImportError:
+        raise MissingDependencyError(
+            "ULog files need pyulog, which is not installed: pip install 'sensorium[ulog]'."
+        ) from None
+    if kind not in ULOG:
+        raise UnknownNameError("kind of sensor in ULog files", kind, ULOG)
+    topic, columns = ULOG[kind]
+    found = next((each.data for each in ULog(os.fspath(path), [sensor or topic]).data_list), None)
+    if found is None:
+        raise _no_sensor(path, kind, [])
+    stamp = found["timestamp"]
+    values, units = {}, {}
+    for name, (start, unit) in columns.items():
+        keys = [key for key in (f"{start}[{k}]" for k in range(3)) if key in found] or [start]
+        values[name], units[name] = np.stack([found[key] for key in keys], axis=1).astype(np.float64), unit
+    return Samples((stamp - stamp[0]) * 1e-6, values, units, f"{path.name} {sensor or topic}")

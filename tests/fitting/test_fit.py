@@ -1,0 +1,175 @@
+"""Fits find the parameters of simulated and of real logs, and refuse logs that do not show them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.errors import ArgumentError, ModelError, UnknownNameError
+from sensorium.fitting import Fit, compare
+from sensorium.fitting.allan import TermFit
+from sensorium.fitting.logs import read_samples
+from sensorium.fitting.rest import at_rest, is_repeated
+from sensorium.fitting.stamps import bursts, drift_of, stamps_of
+from sensorium.presets import presets
+from sensorium.view.allan import WALK, WHITE, allan_variance
+
+RATE, COUNT, N = 200.0, 6_000, 0.001
+UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
+XIO = Path("/work/shared/data/xio/fusion_sensor_data.csv")
+
+
+def log(seed: int = 0, **changes: Any) -> sn.Samples:
+    """Return an IMU at rest: 200 Hz on a 2 ms grid, 5 % of the samples lost, acceleration in steps of 2 sigma."""
+    random = np.random.default_rng(seed)
+    kept = np.flatnonzero(random.random(COUNT) > 0.05)
+    values = {
+        "ang_vel_b": N * math.sqrt(RATE) * random.normal(size=(COUNT, 3)),
+        "lin_acc_b": 0.04 * np.rint((random.normal(size=(COUNT, 3)) * 0.02 + [0.01, 0.0, 9.81]) / 0.04),
+    }
+    values |= {name: values[name] + change for name, change in changes.items()}
+    time = 0.002 * np.rint(np.arange(COUNT) / RATE / 0.002)
+    return sn.Samples(time[kept], {name: each[kept] for name, each in values.items()}, UNITS, "log")
+
+
+@pytest.fixture(scope="module")
+def found() -> Fit:
+    return sn.fit(log(), "imu")
+
+
+def test_a_simulated_log_gives_its_parameters(found: Fit) -> None:
+    """Rate on a grid of 4 and 6 ms, losses, N, also below the quantisation step, and the step."""
+    true = {"rate_hz": RATE, "loss.p": 0.05, "loss.r": 0.95, "lin_acc_b.resolution.x": 0.04}
+    true |= {f"ang_vel_b.N.{axis}": N for axis in "xyz"} | {
+        f"lin_acc_b.N.{axis}": 0.02 / math.sqrt(RATE) for axis in "xyz"
+    }
+    for name, value in true.items():
+        each = found.parameters[name]
+        slack = (each.high - each.low) + 1e-9 * value  # 12 intervals of 95 % together
+        assert each.low - slack <= value <= each.high + slack, name
+        assert each.unit and each.method and each.source == "log" and each.low <= each.value <= each.high
+    assert found.parameters["ang_vel_b.N.x"].high < 1.05 * N and "ang_vel_b.K.x" in found.refused
+
+
+def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:
+    path = tmp_path / "imu.toml"
+    path.write_text(found.to_toml(), encoding="utf-8")
+    cfg = sn.preset(str(path), site="imu")
+    assert isinstance(cfg, sn.ImuCfg) and cfg.rate_hz == pytest.approx(RATE, rel=1e-5)
+    assert cfg.to_dict()["noise_density"]["ang_vel_b"] == pytest.approx([N] * 3, rel=0.05)
+    page = found.to_html()
+    assert page.count("<img") == 2 and "ang_vel_b.N.x" in page
+    path.write_text('kind = "imu"', encoding="utf-8")
+    with pytest.raises(ModelError, match="has no 'title'"):
+        sn.preset(str(path), site="imu")
+    with pytest.raises(UnknownNameError):  # names from clients of a server open no files
+        presets().build(str(path))
+
+
+def test_a_twin_is_compared_with_its_log(found: Fit) -> None:
+    noise = np.random.default_rng(9).normal(size=(COUNT, 3)) * N * math.sqrt(RATE)
+    verdicts = {row[0]: row[-1] for row in compare(found, sn.fit(log(2, ang_vel_b=noise), "imu")).rows}
+    assert verdicts["lin_acc_b.N.x"] == verdicts["loss.p"] == "same" and verdicts["ang_vel_b.N.x"] == "different"
+
+
+MOTION = 0.3 * np.sin(np.arange(COUNT) / RATE)[:, None] * [1.0, 0.3, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (log(ang_vel_b=MOTION), "expected a sensor at rest"),
+        (log(lin_acc_b=-np.array([0.0, 0.0, 8.81])), r"--units lin_acc_b=g"),
+        (log(ang_vel_b=np.array([0.0, 1.0, 0.0])), r"--units ang_vel_b=deg/s"),
+        (log(ang_vel_b=np.where(np.arange(COUNT) == 4000, np.nan, 0.0)[:, None]), "NaN or infinity in row"),
+        (log().rows(np.array([*range(900), *range(100, 400)])), "before that of the row before"),
+        (log().rows(slice(0, 20)), "expected at least 64"),
+        (sn.Samples(log().time, log().values, {}, "log"), "its unit is unknown"),
+    ],
+)
+def test_unusable_logs_are_refused(samples: sn.Samples, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        sn.fit(samples, "imu")
+
+
+def test_constant_columns_and_short_logs_are_named() -> None:
+    samples = log()
+    samples.values["ang_vel_b"][:, 1] = 0.0
+    found = sn.fit(samples.rows(slice(0, 2000)), "imu")
+    assert found.refused["ang_vel_b.y"] == "the column is constant" and "ang_vel_b.N.x" in found.parameters
+    assert "too few" in sn.fit(samples.rows(slice(0, 400)), "imu").refused["lin_acc_b"]
+
+
+def test_intervals_contain_the_truth_and_are_as_wide_as_the_scatter() -> None:
+    """White noise and a random walk in 12 runs: at least 9 of each are inside, as 11 are on average."""
+    random, rate, true = np.random.default_rng(5), 100.0, {WHITE: 0.02, WALK: 0.02}
+    terms, inside = TermFit(np.zeros((8000, 1)), 1.0 / rate), dict.fromkeys(true, 0)
+    for _ in range(12):
+        white, walk = random.normal(size=(2, 8000, 1))
+        noise = 0.02 * math.sqrt(rate) * white + np.cumsum(0.02 / math.sqrt(rate) * walk, axis=0)
+        found = terms.fit(allan_variance(noise, terms.sizes)[:, 0])
+        for term, value in true.items():
+            inside[term] += found[term].low <= value <= found[term].high
+            assert found[term].high < 2.5 * value
+    assert min(inside.values()) >= 9
+
+
+@pytest.mark.parametrize("grid", [0.002, 0.004, 0.0])
+def test_stamps(grid: float) -> None:
+    """200 Hz on grids of 2 and 4 ms, and with jitter; a clock that is 50 ppm fast."""
+    random = np.random.default_rng(1)
+    time = np.arange(5000) / RATE * (1.0 + 50e-6)
+    stamps = stamps_of(grid * np.floor(time / grid) if grid else time + 0.0004 * random.normal(size=5000))
+    assert 1.0 / stamps.period == pytest.approx(RATE / (1.0 + 50e-6), rel=2e-5) and not stamps.is_lost.any()
+    if grid:
+        assert stamps.resolution == pytest.approx(grid)
+    else:
+        assert stamps.jitter == pytest.approx(0.0004, rel=0.05)
+    drift, sd = drift_of(time, np.arange(5000) / RATE + random.exponential(0.001, 5000))
+    assert drift == pytest.approx(50.0, abs=4.0 * sd) and sd < 5.0
+
+
+def test_bursts_of_losses() -> None:
+    random, bad, lost = np.random.default_rng(2), False, []
+    for draw in random.random(20_000):
+        bad = draw > 0.25 if bad else draw < 0.02
+        lost.append(bad)
+    p, r = bursts(np.array([False, *lost, False]))
+    assert p[1] < 0.02 < p[2] and r[1] < 0.25 < r[2]
+
+
+def test_a_slower_device_is_found() -> None:
+    values = np.random.default_rng(3).normal(size=(500, 3))
+    assert is_repeated(np.repeat(values, 4, axis=0)).mean() == pytest.approx(0.75, abs=0.01)
+    assert not is_repeated(np.rint(0.3 * np.random.default_rng(3).normal(size=(2000, 3)))).any()
+
+
+@pytest.mark.skipif(not XIO.exists(), reason="needs the log of an x-IMU3")
+def test_a_real_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the log of an x-IMU3 in deg/s and g, the static window is cut out; the magnetometer runs at a fifth."""
+    samples = at_rest(read_samples(XIO, "imu"))
+    assert np.linalg.norm(samples.values["lin_acc_b"].mean(axis=0)) == pytest.approx(9.81, rel=0.02)
+    assert np.linalg.norm(samples.values["ang_vel_b"].mean(axis=0)) < 0.01
+    magnetic = read_samples(XIO, "magnetometer")
+    assert is_repeated(magnetic.values["mag_b"]).mean() == pytest.approx(0.8, abs=0.02)
+    assert main(["fit", str(XIO)]) == 2 and "at rest" in capsys.readouterr().err
+    assert main(["fit", str(XIO), "--static", "--to", str(tmp_path / "imu.toml")]) == 0
+    assert isinstance(sn.preset(str(tmp_path / "imu.toml"), site="imu"), sn.ImuCfg)
+
+
+def test_tables_state_units_or_are_given_them(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("time (ms),gyro x,gyro y,gyro z\n0,1,2,3\n5,4,5,6\n", encoding="utf-8")
+    samples = read_samples(path, "imu", units={"ang_vel_b": "deg/s"})
+    assert samples.time.tolist() == [0.0, 0.005] and samples.units == {"ang_vel_b": "rad/s"}
+    assert samples.values["ang_vel_b"][1] == pytest.approx(np.deg2rad([4.0, 5.0, 6.0]))
+    with pytest.raises(UnknownNameError, match="unit of ang_vel_b"):
+        read_samples(path, "imu", units={"ang_vel_b": "furlong"})
+    with pytest.raises(ModelError, match="has no sensor with mag_b"):
+        read_samples(path, "magnetometer")
