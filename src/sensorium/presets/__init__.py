@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from sensorium.errors import UnknownNameError
-from sensorium.patterns import RotatingMirrorPatternCfg, SpinningPatternCfg
-from sensorium.presets import depth
-from sensorium.presets.info import DEVICES, PresetInfo, Presets, device
+from sensorium.presets.info import PresetInfo, Presets, read_preset
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera_cfg import CameraCfg
@@ -40,14 +38,7 @@ __all__ = [
     "presets",
 ]
 
-_COMPUTED = {
-    **{name: depth.fields_of(each) for name, each in depth.DEVICES.items()},
-    "vlp16": {"pattern": SpinningPatternCfg.vlp16().to_dict()},
-    "os1_64": {"pattern": SpinningPatternCfg.os1_64().to_dict()},
-    "mid360": {"pattern": RotatingMirrorPatternCfg.mid360().to_dict()},
-}
-"""Fields that code computes, by name of the preset."""
-_ALL = Presets({name: device(name, _COMPUTED.get(name, {})) for name in DEVICES})
+_ALL = Presets()
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
@@ -77,17 +68,20 @@ def presets() -> Presets:
     return _ALL
 
 
-def _info(name: str) -> PresetInfo:
-    if name not in _ALL:
-        raise UnknownNameError("preset", name, _ALL)
-    return _ALL[name]
+def _info(name: str | Path) -> PresetInfo:
+    is_file = isinstance(name, Path) or name.endswith(".toml")
+    return read_preset(Path(name)) if is_file else _ALL[str(name)]
 
 
-def preset_fields(name: str) -> dict[str, Any]:
+def preset_fields(name: str | Path) -> dict[str, Any]:
     """Return a copy of a preset's config fields as plain data (SI, JSON-serialisable); see `presets()[name].kind`.
+
+    Args:
+        name: name of a preset, or path of a preset file.
 
     Raises:
         UnknownNameError: no preset has that name; the message lists the nearest names.
+        ModelError: the file is missing or is not a preset.
     """
     return copy.deepcopy(dict(_info(name).fields))
 
@@ -112,9 +106,11 @@ if TYPE_CHECKING:
     @overload
     @_fields_of(CameraCfg)
     def preset(name: CameraName, /) -> CameraCfg: ...
+    @overload
+    def preset(name: Path, /, **fields: Any) -> SensorCfg[Any]: ...
 
 
-def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
+def preset(name: str | Path, /, **fields: Any) -> SensorCfg[Any]:
     """Build the config of a device: the preset's fields, overridden by the given fields.
 
     - Given knobs replace single knobs: ``gyro_noise_density=0`` keeps the accelerometer's noise.
@@ -123,7 +119,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
 
     Args:
-        name: name of a preset.
+        name: name of a preset, or path of a preset file (text that ends with ``.toml``, or a `Path`).
         fields: fields of the config; at least the mount, e.g. ``site="imu"``.
 
     Returns:
@@ -131,14 +127,14 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
 
     Raises:
         UnknownNameError: no preset has that name; the message lists the nearest names.
+        ModelError: the file is missing or is not a preset.
         ConfigError: the given fields are invalid.
     """
     import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium.registry import cfg_for_kind
 
-    info = _info(name)
-    cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind(info.kind)
-    base = preset_fields(name)
+    cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind((info := _info(name)).kind)
+    base = copy.deepcopy(dict(info.fields))
     if "update_period" in fields:
         base.pop("rate_hz", None)
     for option in ("fields", "data_types"):
