@@ -20,15 +20,21 @@ if TYPE_CHECKING:
     from sensorium.cameras.depth_camera import DepthCameraCfg
     from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg
+    from sensorium.sensors.inertial.gnss import GnssCfg
     from sensorium.sensors.inertial.imu import ImuCfg
     from sensorium.sensors.inertial.magnetometer import MagnetometerCfg
+    from sensorium.sensors.joints.force_torque import ForceTorqueCfg
+    from sensorium.sensors.joints.joint import JointSensorCfg
     from sensorium.sensors.rays.lidar import LidarCfg
 
 __all__ = [
     "BarometerName",
     "CameraName",
     "DepthCameraName",
+    "ForceTorqueName",
+    "GnssName",
     "ImuName",
+    "JointName",
     "LidarName",
     "MagnetometerName",
     "PresetInfo",
@@ -39,18 +45,24 @@ __all__ = [
 ]
 
 _ALL = Presets()
-ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
+ImuName = Literal["adis16448", "bmi055", "bmi088", "bmi160", "bmi270", "d455", "dji_a3", "dji_n3", "gx4", "icm20948", "icm42688p", "imx5", "mti1", "mti100", "mti300", "mv5_ar"]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
 """Names of magnetometer presets."""
-BarometerName = Literal["px4_baro"]
+BarometerName = Literal["bmp388", "mti300_baro", "px4_baro"]
 """Names of barometer presets."""
-DepthCameraName = Literal["d435", "kinect_v1"]
+DepthCameraName = Literal["azure_kinect", "d435", "kinect_v1"]
 """Names of depth camera presets."""
 CameraName = Literal["d435_rgbd", "d455_rgbd", "zed2", "oak_d", "pi_hq"]
 """Names of camera presets."""
-LidarName = Literal["vlp16", "os1_64", "mid360"]
+LidarName = Literal["mid360", "os1_128", "os1_64", "rplidar_a1m8", "rplidar_a2m8", "unitree_l1", "vlp16", "xt32"]
 """Names of lidar presets."""
+GnssName = Literal["f9p_rtk", "max_m8q", "neo_m8n"]
+"""Names of GNSS presets."""
+JointName = Literal["as5047d"]
+"""Names of encoder presets."""
+ForceTorqueName = Literal["ati_mini45"]
+"""Names of force/torque presets."""
 
 
 if TYPE_CHECKING:  # the arguments of each preset are the fields of its config
@@ -100,6 +112,15 @@ if TYPE_CHECKING:
     @overload
     @_fields_of(LidarCfg)
     def preset(name: LidarName, /) -> LidarCfg: ...
+    @overload
+    @_fields_of(GnssCfg)
+    def preset(name: GnssName, /) -> GnssCfg: ...
+    @overload
+    @_fields_of(JointSensorCfg)
+    def preset(name: JointName, /) -> JointSensorCfg: ...
+    @overload
+    @_fields_of(ForceTorqueCfg)
+    def preset(name: ForceTorqueName, /) -> ForceTorqueCfg: ...
     @overload
     @_fields_of(DepthCameraCfg)
     def preset(name: DepthCameraName, /) -> DepthCameraCfg: ...
