@@ -14,7 +14,6 @@ import sensorium as sn
 from sensorium.cameras.depth_camera import DepthCameraCfg
 from sensorium.presets import preset_fields
 
-
 DEVICES = ("d435", "kinect_v1")
 WIDTHS = {"d435": 848, "kinect_v1": 640}
 

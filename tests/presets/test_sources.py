@@ -55,8 +55,10 @@ def test_every_number_has_a_source(name: str) -> None:
         assert any(f"{path}.".startswith(f"{key}.") for path in paths), key
         assert each["source"].startswith("none: ") or {"value", "unit"} <= each.keys(), key
         assert each.keys() <= {"value", "unit", "method", "source"}
-    assert "https://" in info.source or "http://" in info.source or any(
-        word in each["source"] for each in info.parameters.values() for word in ("no address", "none: ")
+    assert (
+        "https://" in info.source
+        or "http://" in info.source
+        or any(word in each["source"] for each in info.parameters.values() for word in ("no address", "none: "))
     )
 
 
@@ -103,30 +105,30 @@ def test_values_are_converted_from_the_units_of_the_source(name: str, path: str,
     assert found == pytest.approx(value, rel=1e-5)
 
 
-def test_presets_of_every_kind_measure_in_a_scene() -> None:
-    """All devices but cameras and the long scans, on one body: every config builds, and its readings are finite."""
-    slow = {"camera", "depth_camera"}
-    cfgs = [
-        presets().build(name, name=name, **MOUNTS.get(info.kind, {"body": "body"}))
-        for name, info in presets().items()
-        if info.kind not in slow and name not in ("os1_64", "os1_128", "vlp16", "mid360", "xt32", "unitree_l1")
+def test_every_preset_builds_and_small_ones_measure() -> None:
+    """All configs build and survive TOML; one scene has all devices without rays, none of them unusual."""
+    cfgs: list[Any] = [
+        presets().build(name, name=name, **MOUNTS.get(info.kind, {"body": "body"})) for name, info in presets().items()
     ]
+    for cfg in cfgs:
+        assert type(cfg).from_toml(cfg.to_toml()) == cfg
+    small = [cfg for cfg in cfgs if cfg.kind() not in ("camera", "depth_camera", "lidar")]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", sn.SensoriumWarning)  # no device is unusual among the devices
-        scene = sn.Scene(sn.MujocoEngine(MODEL, num_envs=2, magnetic=(0.2, 0.0, -0.4)), cfgs, seed=1)
-    scene.step()
-    assert bool(scene["bmi270"].valid.all()) and bool((scene["bmp388"].data != scene["bmp388"].ground_truth).any())
+        warnings.simplefilter("error", sn.SensoriumWarning)
+        scene = sn.Scene(sn.MujocoEngine(MODEL, num_envs=2), small, seed=1)
+    assert bool(scene["bmi270"].valid.all())
+    assert bool((scene["bmp388"].data.pressure != scene["bmp388"].ground_truth.pressure).any())
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
-FILE = '''kind = "imu"
+FILE = """kind = "imu"
 [fields]
 rate_hz = 200.0
 noise_density.ang_vel_b = 1e-4
 [parameters]
 "noise_density.ang_vel_b" = {value = 1e-4, low = 9e-5, high = 1.1e-4, unit = "rad/s/sqrt(Hz)", source = "log.mcap"}
-'''
+"""
 
 
 def test_a_preset_file_loads_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +161,7 @@ def test_a_file_that_is_no_preset_is_named(tmp_path: Path, text: str, message: s
     path.write_text(text)
     with pytest.raises(sn.ModelError, match=f"it.toml.*{message}"):
         sn.preset(path, body="body")
-    with pytest.raises(sn.ModelError, match="does not exist.*Did you mean 'it.toml'"):
+    with pytest.raises(sn.ModelError, match=r"does not exist.*Did you mean 'it\.toml'"):
         sn.preset(tmp_path / "itt.toml", body="body")
 
 
@@ -195,4 +197,6 @@ def test_ranges_hold_every_preset_in_densities() -> None:
     assert (low.preset, high.preset) == ("icm42688p", "adis16448")
     assert low.value == pytest.approx(0.0028 * DEG / math.sqrt(2.0))
     assert preset_ranges("barometer")["noise_density.pressure"][0].value == pytest.approx(1.0 / math.sqrt(50.0))
-    assert "adis16448" not in {each.preset for each in preset_ranges("imu", magnetic_unit="uT")["noise_density.lin_acc_b"]}
+    assert "adis16448" not in {
+        each.preset for each in preset_ranges("imu", magnetic_unit="uT")["noise_density.lin_acc_b"]
+    }

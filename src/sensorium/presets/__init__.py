@@ -45,7 +45,24 @@ __all__ = [
 ]
 
 _ALL = Presets()
-ImuName = Literal["adis16448", "bmi055", "bmi088", "bmi160", "bmi270", "d455", "dji_a3", "dji_n3", "gx4", "icm20948", "icm42688p", "imx5", "mti1", "mti100", "mti300", "mv5_ar"]
+ImuName = Literal[
+    "adis16448",
+    "bmi055",
+    "bmi088",
+    "bmi160",
+    "bmi270",
+    "d455",
+    "dji_a3",
+    "dji_n3",
+    "gx4",
+    "icm20948",
+    "icm42688p",
+    "imx5",
+    "mti1",
+    "mti100",
+    "mti300",
+    "mv5_ar",
+]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
 """Names of magnetometer presets."""

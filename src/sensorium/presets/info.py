@@ -32,8 +32,8 @@ class PresetInfo:
         notes: omitted effects and other remarks.
         fields: the fields of the config, SI, JSON-serialisable.
         parameters: part of `fields`, e.g. ``"noise_density.ang_vel_b"`` -> its ``value`` and ``unit`` in the source,
-            the ``method`` that gives the field's value, and the ``source``; fitted ones have ``low`` and ``high``, the ends
-            of their 95 % interval. A source that starts with ``"none"`` marks a number that no source states.
+            the ``method`` that gives the field's value, and the ``source``. Fitted ones have ``low`` and ``high``, the
+            ends of their 95 % interval. A source that starts with ``"none"`` marks a number that no source states.
     """
 
     name: str
