@@ -79,7 +79,9 @@ def test_preset_fields_are_plain_data_owned_by_the_caller() -> None:
 @pytest.mark.parametrize("call", [sn.preset, preset_fields])
 def test_unknown_preset_suggests_the_nearest(call: Any) -> None:
     """A misspelt preset raises an UnknownNameError (a KeyError) that names the nearest preset and lists all."""
-    with pytest.raises(sn.UnknownNameError, match=r"unknown preset 'bmi08'\. Did you mean 'bmi088'\? Known: adis16448"):
+    with pytest.raises(
+        sn.UnknownNameError, match=r"unknown preset 'bmi08'\. Did you mean 'bmi088' or .*Known: adis16448"
+    ):
         call("bmi08")
 
 

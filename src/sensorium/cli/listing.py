@@ -169,8 +169,8 @@ def _show_details(found: Kinds, names: Sequence[str]) -> None:
         console.print(_table(("preset", "kind", "device", "source"), presets, wrapped="device source"))
     for name in (name for name in found["presets"] if name in names):
         console.print(f"[bold]numbers of {name}[/], in the units of the source")
-        headings = ("number", "value", "method", "source")
-        console.print(_table(headings, found["presets"][name]["numbers"], wrapped="value method source"))
+        numbers = found["presets"][name]["numbers"]
+        console.print(_table(("number", "value", "method", "source"), numbers, wrapped="value method source"))
 
 
 def _show_each(described: Mapping[str, Any], show_options: Callable[[Rows], None]) -> None:

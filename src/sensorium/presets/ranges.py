@@ -77,8 +77,8 @@ def warn_of_unusual_noise(cfg: Any, dt: float) -> None:
         match = [path] if path in ranges else [other for other in ranges if other.startswith(f"{path}.")]
         if len(match) != 1 or value == 0.0:
             continue
-        low, high = ranges[match[0]]
-        if low.value > 0.0 and not low.value / FACTOR <= value <= high.value * FACTOR:
+        low, high = ranges[match[0]]  # one device alone does not show what is usual
+        if low.preset != high.preset and low.value > 0.0 and not low.value / FACTOR <= value <= high.value * FACTOR:
             nearest, more = (high, "more than ten times") if value > high.value else (low, "less than a tenth of")
             warnings.warn(
                 f"{cfg.title}: {match[0]} is {value:.3g}, {more} that of every preset of kind {cfg.kind()!r}. The "
