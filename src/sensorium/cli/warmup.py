@@ -10,7 +10,6 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +23,6 @@ from sensorium.cli.messages import note, progress, stderr, stdout
 from sensorium.errors import listed
 from sensorium.jobs.models import EngineName
 
-WORKERS = 4
-"""Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
 BINARIES = (".o", ".ptx", ".cubin")
 """Suffixes of compiled kernels in Warp's cache."""
 
@@ -173,18 +170,12 @@ def _devices(names: Iterable[str]) -> list[str]:
 
 def _compile(modules: list[Any], device: str) -> int:
     """Load modules on a device, with a progress bar, and return how many had to be compiled."""
-    import warp as wp
+    from sensorium.compute.loading import load_modules
 
     before = _binaries()
     with progress(f"compiling for {device}", len(modules)) as show_progress:
-        pool = ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1))
-        try:
-            jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
-            for done, job in enumerate(as_completed(jobs), start=1):
-                job.result()
-                show_progress(done, text=jobs[job].name)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for done, module in enumerate(load_modules(modules, device), start=1):
+            show_progress(done, text=module.name)
     return len(_binaries() - before)
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -27,6 +28,9 @@ from sensorium.errors import RegistrationError
 
 Watcher: TypeAlias = Callable[[int, int, str], object]
 """Callback of `watch_loading`: ``watcher(done, total, name)``."""
+
+COMPILERS = 4
+"""Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
 
 LOADS_AFTER_S = 0.05
 """Time after which a launch is assumed to compile or load its kernel, s."""
@@ -132,8 +136,8 @@ def watch_loading(watcher: Watcher) -> Iterator[None]:
     """Call a function while any thread compiles kernels in this block.
 
     Args:
-        watcher: called as ``watcher(done, total, name)`` before each kernel is compiled and after the last one. `total`
-            kernels are compiled in one batch, `done` of them are ready, and `name` is the next one, empty at the end.
+        watcher: called as ``watcher(done, total, name)`` before the first kernel is compiled and after each. `total` kernels
+            are compiled in one batch, `done` of them are ready, and `name` is one of the others, empty at the end.
             The call runs in the compiling thread.
     """
     _watchers.append(watcher)
@@ -151,16 +155,34 @@ def load(kernels: Iterable[Any], device: Any) -> None:
         device: the Warp device.
     """
     with lock:
-        missing = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
+        waiting = [module for module in {kernel.module: None for kernel in kernels} if not _is_ready(module, device)]
+        if not waiting:
+            return
+        total = len(waiting)
         try:
-            for done, module in enumerate(missing):
-                _report(done, len(missing), module.name)
-                wp.load_module(module, device=device)
-            if missing:
-                _report(len(missing), len(missing), "")
+            _report(0, total, waiting[0].name)
+            for done, module in enumerate(load_modules(list(waiting), device), start=1):
+                waiting.remove(module)
+                _report(done, total, waiting[0].name if waiting else "")
         finally:
-            if missing:
-                _show("")
+            _show("")
+
+
+def load_modules(modules: Iterable[Any], device: Any) -> Iterator[Any]:
+    """Compile and load Warp modules, several at once, and yield each one that is ready.
+
+    Args:
+        modules: Warp modules.
+        device: the Warp device, or its name.
+    """
+    pool = ThreadPoolExecutor(min(COMPILERS, os.cpu_count() or 1))
+    try:
+        jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
+        for job in as_completed(jobs):
+            job.result()
+            yield jobs[job]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _is_ready(module: Any, device: Any) -> bool:
