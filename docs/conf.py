@@ -160,6 +160,8 @@ def _kinds(folder: Path) -> None:
             text += _options(classes[kind], each["options"])
     presets = [(name, each["kind"], each["title"], each["source"]) for name, each in found["presets"].items()]
     text += _title("Presets", "-") + _table(("preset", "kind", "device", "source"), presets)
+    numbers = [(name, *row) for name, each in found["presets"].items() for row in each["numbers"]]
+    text += _title("Numbers of presets", "-") + _table(("preset", "number", "value", "method", "source"), numbers)
     (folder / "kinds.rst").write_text(text, encoding="utf-8")
 
 

@@ -508,7 +508,7 @@ def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_noise = -0.1\n', ["gyro_noise", "-0.1", "an amount >= 0"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ndelay = 0.01\njitter = 0.02\n', ["jitter", "0.02", "0.01"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\n' * 2, ["sensors 1 and 2", "'imu'", "name"]),
-        ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = "bmi08"\n', ["'bmi08'", "Did you mean 'bmi088'?"]),
+        ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = "bmi08"\n', ["'bmi08'", "Did you mean 'bmi088'"]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\npreset = 7\n', ["preset", "7"]),
         ('[[sensor]]\nkind = "imu"\nsite = \n', ["rig.toml", "TOML", "line 3, column 8"]),
         ('[sensor]\nkind = "imu"\nsite = "imu"\n', ["[[sensor]]", "two brackets"]),

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.presets.depth import D435, KINECT_V1
 
 Array = NDArray[np.float64]
 
@@ -58,11 +57,16 @@ def camera() -> type[sn.SimpleSensorCfg[Any]]:
     return DrawnCameraCfg
 
 
+def _stages(name: Any) -> tuple[Any, ...]:
+    """Return the stages of a device for the lens of all cameras."""
+    return tuple(stage.replace(fov_deg=None, focal_px=FOCAL) for stage in sn.preset(name, body="body").stages)
+
+
 def cameras() -> Mapping[str, tuple[Any, ...]]:
     """Return the stages of each camera; all see with the same lens, so the devices' focal lengths are replaced."""
     return {
-        "StereoDepth (D435)": tuple(stage.replace(focal_px=FOCAL) for stage in D435.stages()),
-        "KinectDepth (v1)": tuple(stage.replace(focal_px=FOCAL) for stage in KINECT_V1.stages()),
+        "StereoDepth (D435)": _stages("d435"),
+        "KinectDepth (v1)": _stages("kinect_v1"),
         "TofDepth, repeats after 3.75 m": (
             sn.stages.TofDepth(
                 focal_px=FOCAL, modulation_hz=60e6, unambiguous_range=3.75, signal=2e4, ambient=2e3, contrast=0.7,

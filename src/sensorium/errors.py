@@ -116,7 +116,7 @@ class RegistrationError(SensoriumError, TypeError):
 
 
 class ModelError(SensoriumError, ValueError):
-    """A model or rig file that is missing or cannot be read."""
+    """A model, rig or preset file that is missing or cannot be read."""
 
 
 class DeviceError(SensoriumError, ValueError):

@@ -50,7 +50,7 @@ def test_blueprints_of_a_served_scene_list_presets_of_their_kind() -> None:
         client.spawn(blueprint, attach_to="robot/base", name="device")
         wanted = sn.preset("bmi088", name="device", body="robot/base", gyro_noise_density=0.0, update_period=0.01)
         assert client.server.scene["device"].cfg == wanted
-        with pytest.raises(sn.ConfigError, match=r"preset: got 'bmi08', expected one of bmi088, .* Did you mean"):
+        with pytest.raises(sn.ConfigError, match=r"preset: got 'bmi08', expected one of .*bmi088, .* Did you mean"):
             blueprint.set_attribute("preset", "bmi08")
         with pytest.raises(sn.UnknownNameError, match="preset 'bmi08'"):
             client.server.spawn("imu", {"preset": "bmi08"}, attach_to="robot/base")

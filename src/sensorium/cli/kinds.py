@@ -83,7 +83,8 @@ def described() -> Kinds:
             for kind, stage in sorted(STAGE_KINDS.items(), key=lambda item: (PLACES.index(_place(item[1])), item[0]))
         },
         "presets": {
-            name: {"kind": info.kind, "title": info.title, "source": info.source} for name, info in presets().items()
+            name: {"kind": info.kind, "title": info.title, "source": info.source, "numbers": info.table()}
+            for name, info in presets().items()
         },
         "broken": [
             [each.name, each.distribution, each.value, f"{each.reason} {each.fix}"] for each in registry.broken()

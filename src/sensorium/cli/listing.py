@@ -167,6 +167,10 @@ def _show_details(found: Kinds, names: Sequence[str]) -> None:
     if presets:
         console.print("[bold]presets[/]")
         console.print(_table(("preset", "kind", "device", "source"), presets, wrapped="device source"))
+    for name in (name for name in found["presets"] if name in names):
+        console.print(f"[bold]numbers of {name}[/], in the units of the source")
+        numbers = found["presets"][name]["numbers"]
+        console.print(_table(("number", "value", "method", "source"), numbers, wrapped="value method source"))
 
 
 def _show_each(described: Mapping[str, Any], show_options: Callable[[Rows], None]) -> None:

@@ -335,8 +335,15 @@ def existing(path: str, field: str) -> Path:
 def _by_name(value: Any, files: list[Path]) -> Any:
     """Return tables of sensors with the names of their files instead of the paths, which are added to `files`."""
     if isinstance(value, Mapping):
-        return {name: _by_name(_file(each, files) if name == "path" else each, files) for name, each in value.items()}
+        return {
+            name: _by_name(_file(each, files) if name == "path" or _is_preset_file(name, each) else each, files)
+            for name, each in value.items()
+        }
     return [_by_name(each, files) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _is_preset_file(name: str, value: Any) -> bool:
+    return name == "preset" and isinstance(value, str) and value.endswith(".toml")
 
 
 def _file(path: Any, files: list[Path]) -> Any:

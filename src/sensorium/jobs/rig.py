@@ -6,12 +6,12 @@ A table `[about]` may state the robot, its model and the source of the numbers. 
 from __future__ import annotations
 
 import contextlib
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sensorium.errors import ConfigError, DuplicateNameError, ModelError, SensoriumError, listed, nearest, shown
+from sensorium.presets.info import read_toml
 
 if TYPE_CHECKING:
     from sensorium.measurement.sensor_cfg import SensorCfg
@@ -134,24 +134,7 @@ def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Itera
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a rig file."""
     label = f"rig file {str(path)!r}"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        names = [each.name for each in path.absolute().parent.glob("*.toml")] + [
-            each.stem for each in RIGS.glob("*.toml")
-        ]
-        fix = "Check the path, or give the name of a bundled rig: `sensorium list --rigs`."
-        raise ModelError(f"{label} does not exist.{nearest(path.name, names)} {fix}") from None
-    except IsADirectoryError:
-        raise ModelError(f"{label} is a folder. Give the TOML file in it.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{label} cannot be read: {error}") from error
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        if text.lstrip().startswith("<"):
-            raise ModelError(f"{label} is XML, like a model file; expected TOML. {FIX}") from None
-        raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
+    data = read_toml("rig file", path, [each.stem for each in RIGS.glob("*.toml")], FIX)
     for key, value in data.items():
         if key not in KEYS:
             hint = nearest(key, KEYS)
@@ -204,9 +187,10 @@ def sensor_cfg(table: Mapping[str, Any]) -> SensorCfg[Any]:
         return cfg_class.from_dict(fields)  # type: ignore[no-any-return]
     if not isinstance(device, str):
         raise ModelError(f"preset: got {shown(device)}, expected text such as 'bmi088'.")
-    from sensorium.presets import preset
+    from sensorium.presets import preset, presets
 
-    cfg: SensorCfg[Any] = preset(device, **fields)
+    is_file = device.endswith(".toml")
+    cfg = preset(Path(device), **fields) if is_file else presets().build(device, **fields)
     if cfg_class is not None and not isinstance(cfg, cfg_class):
         raise ModelError(f"preset: {device!r} is a device of kind {cfg.kind()!r}, expected one of kind {kind!r}.")
     return cfg

@@ -10,27 +10,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from sensorium.errors import UnknownNameError
-from sensorium.patterns import RotatingMirrorPatternCfg, SpinningPatternCfg
-from sensorium.presets import depth
-from sensorium.presets.info import DEVICES, PresetInfo, Presets, device, preset_file
+from sensorium.presets.info import PresetInfo, Presets, read_preset
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera_cfg import CameraCfg
     from sensorium.cameras.depth_camera import DepthCameraCfg
     from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg
+    from sensorium.sensors.inertial.gnss import GnssCfg
     from sensorium.sensors.inertial.imu import ImuCfg
     from sensorium.sensors.inertial.magnetometer import MagnetometerCfg
+    from sensorium.sensors.joints.force_torque import ForceTorqueCfg
+    from sensorium.sensors.joints.joint import JointSensorCfg
     from sensorium.sensors.rays.lidar import LidarCfg
 
 __all__ = [
     "BarometerName",
     "CameraName",
     "DepthCameraName",
+    "ForceTorqueName",
+    "GnssName",
     "ImuName",
+    "JointName",
     "LidarName",
     "MagnetometerName",
     "PresetInfo",
@@ -40,26 +44,42 @@ __all__ = [
     "presets",
 ]
 
-_COMPUTED = {
-    **{name: depth.fields_of(each) for name, each in depth.DEVICES.items()},
-    "vlp16": {"pattern": SpinningPatternCfg.vlp16().to_dict()},
-    "os1_64": {"pattern": SpinningPatternCfg.os1_64().to_dict()},
-    "mid360": {"pattern": RotatingMirrorPatternCfg.mid360().to_dict()},
-}
-"""Fields that code computes, by name of the preset."""
-_ALL = Presets({name: device(name, _COMPUTED.get(name, {})) for name in DEVICES})
-ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
+_ALL = Presets()
+ImuName = Literal[
+    "adis16448",
+    "bmi055",
+    "bmi088",
+    "bmi160",
+    "bmi270",
+    "d455",
+    "dji_a3",
+    "dji_n3",
+    "gx4",
+    "icm20948",
+    "icm42688p",
+    "imx5",
+    "mti1",
+    "mti100",
+    "mti300",
+    "mv5_ar",
+]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
 """Names of magnetometer presets."""
-BarometerName = Literal["px4_baro"]
+BarometerName = Literal["bmp388", "mti300_baro", "px4_baro"]
 """Names of barometer presets."""
-DepthCameraName = Literal["d435", "kinect_v1"]
+DepthCameraName = Literal["azure_kinect", "d435", "kinect_v1"]
 """Names of depth camera presets."""
 CameraName = Literal["d435_rgbd", "d455_rgbd", "zed2", "oak_d", "pi_hq"]
 """Names of camera presets."""
-LidarName = Literal["vlp16", "os1_64", "mid360"]
+LidarName = Literal["mid360", "os1_128", "os1_64", "rplidar_a1m8", "rplidar_a2m8", "unitree_l1", "vlp16", "xt32"]
 """Names of lidar presets."""
+GnssName = Literal["f9p_rtk", "max_m8q", "neo_m8n"]
+"""Names of GNSS presets."""
+JointName = Literal["as5047d"]
+"""Names of encoder presets."""
+ForceTorqueName = Literal["ati_mini45"]
+"""Names of force/torque presets."""
 
 
 if TYPE_CHECKING:  # the arguments of each preset are the fields of its config
@@ -77,19 +97,20 @@ def presets() -> Presets:
     return _ALL
 
 
-def _info(name: str) -> PresetInfo:
-    if name.endswith(".toml"):
-        return preset_file(name)
-    if name not in _ALL:
-        raise UnknownNameError("preset", name, _ALL)
-    return _ALL[name]
+def _info(name: str | Path) -> PresetInfo:
+    is_file = isinstance(name, Path) or name.endswith(".toml")
+    return read_preset(Path(name)) if is_file else _ALL[str(name)]
 
 
-def preset_fields(name: str) -> dict[str, Any]:
+def preset_fields(name: str | Path) -> dict[str, Any]:
     """Return a copy of a preset's config fields as plain data (SI, JSON-serialisable); see `presets()[name].kind`.
+
+    Args:
+        name: name of a preset, or path of a preset file.
 
     Raises:
         UnknownNameError: no preset has that name; the message lists the nearest names.
+        ModelError: the file is missing or is not a preset.
     """
     return copy.deepcopy(dict(_info(name).fields))
 
@@ -109,16 +130,25 @@ if TYPE_CHECKING:
     @_fields_of(LidarCfg)
     def preset(name: LidarName, /) -> LidarCfg: ...
     @overload
+    @_fields_of(GnssCfg)
+    def preset(name: GnssName, /) -> GnssCfg: ...
+    @overload
+    @_fields_of(JointSensorCfg)
+    def preset(name: JointName, /) -> JointSensorCfg: ...
+    @overload
+    @_fields_of(ForceTorqueCfg)
+    def preset(name: ForceTorqueName, /) -> ForceTorqueCfg: ...
+    @overload
     @_fields_of(DepthCameraCfg)
     def preset(name: DepthCameraName, /) -> DepthCameraCfg: ...
     @overload
     @_fields_of(CameraCfg)
     def preset(name: CameraName, /) -> CameraCfg: ...
     @overload
-    def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
+    def preset(name: Path, /, **fields: Any) -> SensorCfg[Any]: ...
 
 
-def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
+def preset(name: str | Path, /, **fields: Any) -> SensorCfg[Any]:
     """Build the config of a device: the preset's fields, overridden by the given fields.
 
     - Given knobs replace single knobs: ``gyro_noise_density=0`` keeps the accelerometer's noise.
@@ -127,7 +157,7 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     - ``stages`` replaces all of the preset's stages; to add one, start from ``preset_fields(name)["stages"]``.
 
     Args:
-        name: name of a preset, or path of a TOML file as `sensorium fit` writes it.
+        name: name of a preset, or path of a preset file (text that ends with ``.toml``, or a `Path`).
         fields: fields of the config; at least the mount, e.g. ``site="imu"``.
 
     Returns:
@@ -135,15 +165,14 @@ def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
 
     Raises:
         UnknownNameError: no preset has that name; the message lists the nearest names.
-        ModelError: the TOML file is missing or is not a preset.
+        ModelError: the file is missing or is not a preset.
         ConfigError: the given fields are invalid.
     """
     import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium.registry import cfg_for_kind
 
-    info = _info(name)
-    cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind(info.kind)
-    base = preset_fields(name)
+    cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind((info := _info(name)).kind)
+    base = copy.deepcopy(dict(info.fields))
     if "update_period" in fields:
         base.pop("rate_hz", None)
     for option in ("fields", "data_types"):

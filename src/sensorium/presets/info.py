@@ -1,17 +1,22 @@
-"""Description of presets."""
+"""The one reader of presets: TOML files that describe devices."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium.errors import ModelError, UnknownNameError
+from sensorium.errors import ModelError, UnknownNameError, listed, nearest, shown
 
 if TYPE_CHECKING:
     from sensorium.measurement.sensor_cfg import SensorCfg
+
+FOLDER = Path(__file__).parent / "devices"
+"""One folder per kind of sensor, with one file per device."""
+TEXTS = ("title", "source", "convention")
+FIX = 'Write kind = "imu", and the fields of the config in a table [fields].'
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -19,13 +24,16 @@ class PresetInfo:
     """Description of one device.
 
     Attributes:
-        name: name for `preset`.
+        name: name for `preset`, or the path of the file.
         kind: kind of the sensor config, e.g. ``"imu"``.
         title: the device.
-        source: source of the numbers.
+        source: sources of the numbers, with their addresses.
         convention: noise density convention of the source, and its conversion.
-        notes: numbers that were not checked against the source, and omitted effects.
+        notes: omitted effects and other remarks.
         fields: the fields of the config, SI, JSON-serialisable.
+        parameters: part of `fields`, e.g. ``"noise_density.ang_vel_b"`` -> its ``value`` and ``unit`` in the source,
+            the ``method`` that gives the field's value, and the ``source``. Fitted ones have ``low`` and ``high``, the
+            ends of their 95 % interval. A source that starts with ``"none"`` marks a number that no source states.
     """
 
     name: str
@@ -35,6 +43,7 @@ class PresetInfo:
     convention: str
     notes: tuple[str, ...]
     fields: Mapping[str, Any] = field(repr=False)
+    parameters: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
     def __repr__(self) -> str:
         lines = [f"{self.name} ({self.kind}): {self.title}", f"  source: {self.source}"]
@@ -44,69 +53,126 @@ class PresetInfo:
         for stage in self.fields.get("stages", ()):
             amounts = ", ".join(f"{name}={_shown(value)}" for name, value in stage.items() if name != "kind")
             lines.append(f"  stage {stage['kind']}({amounts})")
+        lines += [f"  {'; '.join(row)}" for row in self.table()]
         return "\n".join(lines)
 
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Return rows of parameter, value with unit as in the source, method and source."""
+        return [
+            (
+                name,
+                f"{_shown(each['value'])} {each.get('unit', '')}".rstrip() if "value" in each else "",
+                each.get("method", ""),
+                each["source"],
+            )
+            for name, each in self.parameters.items()
+        ]
 
-DEVICES: Mapping[str, Mapping[str, Any]] = tomllib.loads((files(__package__) / "devices.toml").read_text("utf-8"))
-"""Name -> kind, title, source, convention, notes, and fields or device."""
 
+def read_toml(what: str, path: Path, known: Iterable[str], fix: str) -> dict[str, Any]:
+    """Return the content of a TOML file.
 
-def device(name: str, more: Mapping[str, Any]) -> PresetInfo:
-    """Return the preset of a device; `more` gives fields that its table lacks."""
-    about = DEVICES[name]
-    texts = {key: about[key] for key in ("kind", "title", "source", "convention")}
-    return PresetInfo(name=name, **texts, notes=tuple(about["notes"]), fields={**more, **about.get("fields", {})})
-
-
-def preset_file(path: str) -> PresetInfo:
-    """Return the preset in a TOML file: kind, title, source, convention, notes, and the table ``fields`` of the config.
+    Args:
+        what: what the file is, for messages, e.g. ``"rig file"``.
+        path: the file.
+        known: names that are accepted instead of a path.
+        fix: what to write into the file.
 
     Raises:
-        ModelError: the file is missing, is not TOML, or lacks one of these.
+        ModelError: the file is missing or is not TOML.
     """
+    label = f"{what} {str(path)!r}"
     try:
-        with open(path, "rb") as file:
-            about = tomllib.load(file)
-        texts = {key: str(about[key]) for key in ("kind", "title", "source", "convention")}
-        return PresetInfo(name=path, **texts, notes=tuple(map(str, about["notes"])), fields=dict(about["fields"]))
-    except OSError as error:
-        raise ModelError(f"preset {path!r}: {error.strerror}. Give the path of a readable TOML file.") from None
-    except KeyError as error:
-        raise ModelError(
-            f"preset {path!r} has no {error.args[0]!r}, expected kind, title, source, convention, notes and fields."
-        ) from None
-    except ValueError as error:
-        raise ModelError(f"preset {path!r} is not TOML: {error}. Correct the file.") from None
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        names = [*(each.name for each in path.absolute().parent.glob("*.toml")), *known]
+        kind = what.removesuffix(" file")
+        hint = f"Check the path, or give the name of a bundled {kind}: `sensorium list --{kind}s`."
+        raise ModelError(f"{label} does not exist.{nearest(path.name, names)} {hint}") from None
+    except IsADirectoryError:
+        raise ModelError(f"{label} is a folder. Give the TOML file in it.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{label} cannot be read: {error}") from error
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        if text.lstrip().startswith("<"):
+            raise ModelError(f"{label} is XML, like a model file; expected TOML. {fix}") from None
+        raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
+
+
+def read_preset(path: Path, name: str = "") -> PresetInfo:
+    """Return the preset of a file, see `docs/presets.md` for its form.
+
+    Args:
+        path: the file.
+        name: name of the preset; by default the path.
+
+    Raises:
+        ModelError: the file is missing, is not TOML or is not a preset.
+    """
+    label, content = f"preset file {str(path)!r}", read_toml("preset file", path, (), FIX)
+    expected = {"kind": str, **dict.fromkeys(TEXTS, str), "notes": list, "fields": dict, "parameters": dict}
+    for key, value in content.items():
+        if key not in expected:
+            raise ModelError(
+                f"{label}: unknown key {key!r}, expected {listed(expected)}.{nearest(key, expected)} {FIX}"
+            )
+        if not isinstance(value, expected[key]):
+            wanted = {str: "text", list: "a list of texts", dict: "a table"}[expected[key]]
+            raise ModelError(f"{label}: {key}: got {shown(value, 60)}, expected {wanted}. {FIX}")
+    for key in ("kind", "fields"):
+        if key not in content:
+            raise ModelError(f"{label}: {key}: got nothing. {FIX}")
+    for key, parameter in content.get("parameters", {}).items():
+        if not isinstance(parameter, dict) or not isinstance(parameter.get("source"), str):
+            fix = 'Write for example {value = 0.014, unit = "deg/s/sqrt(Hz)", source = "data sheet, table 3"}.'
+            raise ModelError(f"{label}: parameters: {key}: got {shown(parameter, 60)}, expected its source. {fix}")
+    return PresetInfo(
+        name=name or str(path),
+        kind=content["kind"],
+        **{key: content.get(key, "") for key in TEXTS},
+        notes=tuple(content.get("notes", ())),
+        fields=content["fields"],
+        parameters=content.get("parameters", {}),
+    )
 
 
 class Presets(Mapping[str, PresetInfo]):
     """All presets by name; `repr` gives a table."""
 
-    def __init__(self, infos: Mapping[str, PresetInfo]) -> None:
-        self._infos = dict(infos)
+    def __init__(self) -> None:
+        self._paths = {path.stem: path for path in sorted(FOLDER.glob("*/*.toml"))}
+        self._infos: dict[str, PresetInfo] = {}
 
     def __getitem__(self, name: str) -> PresetInfo:
+        if name not in self._paths:
+            raise UnknownNameError("preset", name, self)
+        if name not in self._infos:
+            self._infos[name] = read_preset(self._paths[name], name)
         return self._infos[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._infos)
+        return iter(self._paths)
 
     def __len__(self) -> int:
-        return len(self._infos)
+        return len(self._paths)
+
+    def of_kind(self, kind: str) -> list[PresetInfo]:
+        """Return the presets of one kind of sensor; reads no file of others."""
+        return [self[name] for name, path in self._paths.items() if path.parent.name == kind]
 
     def build(self, name: str, /, **fields: Any) -> SensorCfg[Any]:
         """Build the config of a device whose name is known only at run time; otherwise as `sensorium.preset`.
 
-        It reads no files, since names come from clients of a server.
+        It reads no other files, since names come from clients of a server.
 
         Raises:
             UnknownNameError: no preset has that name.
         """
         from sensorium.presets import preset
 
-        if name not in self:
-            raise UnknownNameError("preset", name, self)
-
+        _ = self[name]
         build: Callable[..., SensorCfg[Any]] = preset
         return build(name, **fields)
 

@@ -189,6 +189,10 @@ class Scene:
             from sensorium.sensors.core.trial import try_hooks  # imported on use, as in the other methods
 
             try_hooks(sensor)
+        if any("noise" in name or "random_walk" in name or name.endswith("_sd") for name in cfg.model_fields_set):
+            from sensorium.presets.ranges import warn_of_unusual_noise  # reads files, so only for noisy sensors
+
+            warn_of_unusual_noise(cfg, self.engine.dt)
         return sensor
 
     # Access -----------------------------------------------------------------------------------------------------------
