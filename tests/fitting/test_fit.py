@@ -66,7 +66,7 @@ def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:
     page = found.to_html()
     assert page.count("<img") == 2 and "ang_vel_b.N.x" in page
     path.write_text('kind = "imu"', encoding="utf-8")
-    with pytest.raises(ModelError, match="has no 'title'"):
+    with pytest.raises(ModelError, match="fields: got nothing"):
         sn.preset(str(path), site="imu")
     with pytest.raises(UnknownNameError):  # names from clients of a server open no files
         presets().build(str(path))
