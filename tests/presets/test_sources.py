@@ -13,6 +13,7 @@ import pytest
 
 import sensorium as sn
 from sensorium import presets as names
+from sensorium.jobs.job import Job
 from sensorium.jobs.rig import load_rig
 from sensorium.presets import preset_fields, presets
 from sensorium.presets.info import FOLDER, PresetInfo, read_preset
@@ -141,6 +142,10 @@ def test_a_preset_file_loads_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (of_rig,), used = load_rig(Path("rig.toml"))
     assert of_rig == cfg.replace(rate_hz=100.0) and used == {"imu": "imu.toml"}
     assert "log.mcap" in repr(read_preset(Path("imu.toml")))
+    job: Any = {"model": "demo", "rig": "rig.toml", "envs": 1, "envs_per_shard": 1, "episode_seconds": 1.0}
+    before = Job(**job).origin
+    Path("imu.toml").write_text(FILE.replace("200.0", "250.0"))
+    assert Job(**job).origin["files"] != before["files"]  # the file determines the data
     with pytest.raises(sn.UnknownNameError, match=r"unknown preset 'imu\.toml'"):
         presets().build("imu.toml", body="body")
 
