@@ -71,7 +71,6 @@ class Explain(Driven):
         from sensorium.cli.checks import check_device_name
         from sensorium.cli.simulation import check_device
         from sensorium.jobs.rig import load_semantics
-        from sensorium.scene.profile import WARM_UP
 
         run = Run(self.model, self.rig, self.envs, engine=self.engine, device=self.device, **self.path)
         drive = run.drive()
@@ -82,6 +81,8 @@ class Explain(Driven):
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model or self.trajectory)
         if self.time:
+            from sensorium.scene.profile import WARM_UP
+
             described["cost"] = _costs(lambda: run.simulator(drive), sensors, scene.engine.dt, load_semantics(self.rig))
             with stderr().status("measuring"):
                 left = getattr(scene.engine, "ticks_left", PROFILED + WARM_UP + 2) - WARM_UP - 2

@@ -6,7 +6,7 @@ A table `[about]` may state the robot, its model and the source of the numbers. 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,7 +190,8 @@ def sensor_cfg(table: Mapping[str, Any]) -> SensorCfg[Any]:
     from sensorium.presets import preset, presets
 
     is_file = device.endswith(".toml")
-    cfg = preset(Path(device), **fields) if is_file else presets().build(device, **fields)
+    build: Callable[..., SensorCfg[Any]] = preset if is_file else presets().build
+    cfg = build(device, **fields)
     if cfg_class is not None and not isinstance(cfg, cfg_class):
         raise ModelError(f"preset: {device!r} is a device of kind {cfg.kind()!r}, expected one of kind {kind!r}.")
     return cfg

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from sensorium.errors import MissingDependencyError
 from sensorium.presets.info import PresetInfo, Presets, read_preset
 
 if TYPE_CHECKING:
@@ -144,8 +145,6 @@ if TYPE_CHECKING:
     @overload
     @_fields_of(CameraCfg)
     def preset(name: CameraName, /) -> CameraCfg: ...
-    @overload
-    def preset(name: Path, /, **fields: Any) -> SensorCfg[Any]: ...
 
 
 def preset(name: str | Path, /, **fields: Any) -> SensorCfg[Any]:
@@ -167,8 +166,12 @@ def preset(name: str | Path, /, **fields: Any) -> SensorCfg[Any]:
         UnknownNameError: no preset has that name; the message lists the nearest names.
         ModelError: the file is missing or is not a preset.
         ConfigError: the given fields are invalid.
+        MissingDependencyError: a package is missing, as in an environment for clients only.
     """
-    import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
+    try:
+        import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError.of_core("sensorium.preset", error) or error from None
     from sensorium.registry import cfg_for_kind
 
     cfg_class: type[SimpleSensorCfg[Any]] = cfg_for_kind((info := _info(name)).kind)

@@ -96,7 +96,7 @@ def is_noise(name: str) -> bool:
 def _numbers(fields: Any, rate: float | None, path: str = "") -> Iterator[tuple[str, float]]:
     """Yield path and number of all numbers, with those per sample as densities."""
     if isinstance(fields, Mapping):
-        if "normal" in fields:
+        if isinstance(fields.get("normal"), list | tuple):  # a distribution; `normal` is also a field of contacts
             yield from _numbers(fields["normal"][1], rate, path)
             return
         for key, value in fields.items():
