@@ -181,6 +181,9 @@ class Fields(Mapping[str, Array]):
         except KeyError:
             raise UnknownNameError("field", name, self._arrays) from None
 
+    def __contains__(self, name: object) -> bool:  # the inherited one builds an error for each unknown name
+        return name in self._arrays
+
     def __getattr__(self, name: str) -> Array:
         known = [] if name.startswith("_") else self._arrays
         if name not in known:
