@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sensorium.view.allan import WALK, WHITE, allan_variance
 
 RATE, COUNT, N = 200.0, 6_000, 0.001
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
-XIO = Path("/work/shared/data/xio/fusion_sensor_data.csv")
+XIO = Path(os.environ.get("SENSOR_LOGS", "absent"), "xio/fusion_sensor_data.csv")
 
 
 def log(seed: int = 0, **changes: Any) -> sn.Samples:
@@ -150,7 +151,7 @@ def test_a_slower_device_is_found() -> None:
     assert not is_repeated(np.rint(0.3 * np.random.default_rng(3).normal(size=(2000, 3)))).any()
 
 
-@pytest.mark.skipif(not XIO.exists(), reason="needs the log of an x-IMU3")
+@pytest.mark.skipif(not XIO.exists(), reason="SENSOR_LOGS names no folder with the log of an x-IMU3")
 def test_a_real_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the log of an x-IMU3 in deg/s and g, the static window is cut out; the magnetometer runs at a fifth."""
     samples = at_rest(read_samples(XIO, "imu"))

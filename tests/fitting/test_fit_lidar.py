@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import sensorium as sn
 from sensorium.fitting.lidar import Errors, errors_of, lidar_samples, noise_of
 from sensorium.fitting.logs import read_samples
 
-OUSTER = Path("/work/shared/data/ouster")
+OUSTER = Path(os.environ.get("SENSOR_LOGS", "absent"), "ouster")
 STORE = get_typestore(Stores.ROS2_JAZZY)
 SEEDS = 10
 
@@ -116,7 +117,7 @@ def test_clouds_without_rings_or_surfaces_are_refused() -> None:
         lidar_samples([], "a bag")
 
 
-@pytest.mark.skipif(not OUSTER.exists(), reason="the recordings of Ouster lidars are not available")
+@pytest.mark.skipif(not OUSTER.exists(), reason="SENSOR_LOGS names no folder with recordings of Ouster lidars")
 @pytest.mark.parametrize(
     ("name", "metadata", "step", "deviations"),
     [
