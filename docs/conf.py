@@ -207,9 +207,10 @@ def _prepare_docstring(app: Any, what: str, name: str, obj: Any, options: Any, l
 
 
 def _plain(text: str) -> str:
-    """Escape bars, which would be substitutions, outside of code."""
+    """Escape bars, which would be substitutions, and underscores that would end references, outside of code."""
     return "".join(
-        part if part.startswith("`") else part.replace("|", r"\|") for part in re.split(r"(`+[^`]*`+)", text)
+        part if part.startswith("`") else re.sub(r"\||(?<=\w)_(?!\w)", r"\\\g<0>", part)
+        for part in re.split(r"(`+[^`]*`+)", text)
     )
 
 
