@@ -26,12 +26,14 @@ class Fit:
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
     and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
     longest span at rest. With --reference, delay, bias, scale and misalignment are fitted instead, from a log of the
-    same motion by the same clock; a recording gives its true values. A rig loads the preset as preset = "imu.toml".
+    same motion by the same clock; a recording gives its true values. With --poses, bias, scale and misalignment of an
+    accelerometer are fitted to rests in at least 12 poses. A rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
       sensorium fit imu.csv --units ang_vel_b=deg/s --units lin_acc_b=g --to imu.toml --html imu.html
       sensorium fit walk.bag --static
+      sensorium fit poses.csv --poses --gravity 9.8106 --to imu.toml
       sensorium fit walk.bag --sensor imu --reference walk.bag:/mocap/imu --to imu.toml
     """
 
@@ -47,6 +49,10 @@ class Fit:
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
     """Log of the same motion, with the sensor or topic after a colon where it has several."""
+    poses: bool = False
+    """Fit an accelerometer to its rests in at least 12 poses."""
+    gravity: float = 9.80665
+    """Gravity at the place of the log, m/s^2, for --poses."""
     start: Annotated[float | None, unset("S", "the first sample")] = None
     """Time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
@@ -61,15 +67,15 @@ class Fit:
         for option, path, suffix in (("--to", self.to, ".toml"), ("--html", self.html, ".html")):
             if path is not None and path.suffix.lower() != suffix:
                 raise UsageError.of(option, str(path), f"a file ending in {suffix}")
-        from sensorium.fitting import fit
+        from sensorium.fitting import fit, fit_poses
         from sensorium.fitting.rest import at_rest
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
         samples = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
         reference = None
+        if bool(self.reference) + self.static + self.poses > 1:
+            raise UsageError.of("--reference, --static, --poses", "several", "one of them")
         if self.reference:
-            if self.static:
-                raise UsageError.of("--static", "it", "no --static with --reference")
             log, sensor = self.reference, ""
             if not Path(log).exists() and ":" in log:
                 log, _, sensor = log.rpartition(":")
@@ -78,7 +84,10 @@ class Fit:
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
-            found = fit(samples, self.kind, reference=reference)
+            if self.poses:
+                found = fit_poses(samples, gravity=self.gravity)
+            else:
+                found = fit(samples, self.kind, reference=reference)
         print_table(found.table())
         for name, reason in found.refused.items():
             note(f"not found: {name}: {reason}")

@@ -7,11 +7,12 @@ from importlib import import_module
 
 from sensorium.errors import ArgumentError, UnknownNameError
 from sensorium.fitting.lidar import lidar_samples
+from sensorium.fitting.poses import fit_poses
 from sensorium.fitting.reference import fit_with_reference
 from sensorium.fitting.result import Fit, Parameter, compare
 from sensorium.fitting.samples import Samples
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "lidar_samples"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "fit_poses", "lidar_samples"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",
