@@ -11,7 +11,10 @@ import pytest
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.demo import hall
 from sensorium.errors import ArgumentError
+from sensorium.fitting.logs import read_samples
+from sensorium.record import NpzRecorder
 
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
 DELAY, DRIFT, COUNT = 0.0123, 40e-6, 6000
@@ -87,9 +90,25 @@ def test_the_preset_distorts_as_the_sensor_does(tmp_path: Path) -> None:
 
 def test_arrival_counts_as_the_end_of_the_delay() -> None:
     samples, reference, _ = logs(1)
-    later = sn.Samples(samples.time, samples.values, UNITS, "log", samples.time + 0.02, start=0.1)
-    found = sn.fit(later, "imu", reference=sn.Samples(reference.time, reference.values, UNITS, "truth", start=0.1))
+    later = sn.Samples(samples.time - 0.1, samples.values, UNITS, "log", samples.time - 0.08, start=0.1)
+    found = sn.fit(later, "imu", reference=reference)
     assert found.parameters["delay"].value == pytest.approx(DELAY + 0.02, abs=0.0002)
+
+
+def test_a_recording_gives_its_true_values(tmp_path: Path) -> None:
+    imu = sn.ImuCfg(body="body", rate_hz=200.0, gyro_bias=0.5, delay=0.01)
+    scene = sn.Scene(sn.TrajectoryEngine(hall.drone(), dt=0.005, world=hall.shapes()), [imu], seed=0)
+    recorder, cursor = NpzRecorder(), scene.sample_cursor()
+    for _ in range(20):
+        scene.step()
+        recorder.add_all(scene.publish(since=cursor))
+    recorder.save(tmp_path / "log.npz", scene.description())
+    measured = read_samples(tmp_path / "log.npz", "imu")
+    true = read_samples(tmp_path / "log.npz", "imu", truth=True)
+    times, left, right = np.intersect1d(measured.time.round(6), true.time.round(6), return_indices=True)
+    error = measured.values["ang_vel_b"][left] - true.values["ang_vel_b"][right]
+    assert len(times) > 10 and error == pytest.approx(0.5, abs=1e-5) and true.arrival is None
+    assert measured.arrival is not None and measured.arrival - measured.time == pytest.approx(0.01)
 
 
 def test_an_axis_without_motion_is_named() -> None:
