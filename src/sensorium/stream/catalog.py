@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sensorium.spec import FieldSpec
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
     from sensorium.scene.publish import SampleCursor
     from sensorium.sensors.core.base import Sensor
+
+
+PLACES = ("frames", "drawing")
+"""Constants of a stream that change if its sensor is moved on its body."""
 
 
 class StreamCatalog:
@@ -73,7 +78,7 @@ class StreamCatalog:
         self._table.remove_topic(topic.info.id, reason)
 
     def follow(self, described: Mapping[str, Mapping[str, Any]]) -> None:
-        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones.
+        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured and moved ones.
 
         Args:
             described: entries of the sensors in the scene's description.
@@ -85,10 +90,13 @@ class StreamCatalog:
                 self.withdraw(name, "it was removed from its scene")
                 continue
             now = self._info(topic.info.id, name, described[name])
-            if now != topic.info or (name in self.listened and self.listened[name].is_retired):
+            if _fixed(now) != _fixed(topic.info) or (name in self.listened and self.listened[name].is_retired):
                 self.withdraw(name, "it was reconfigured; listen again")
                 self.offer_sensor(name, described[name], env=topic.env)
-            elif self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
+                continue
+            if now != topic.info:
+                self._table.replace_info(topic, now)
+            if self._on_demand and _can_be_on_demand(now) and self._scene[name].buffers.plan.evaluate != "wanted":
                 self._scene.compute_on_demand(name)  # the sensor object was replaced
         for name, about in described.items():
             if name not in self.topics:
@@ -154,6 +162,11 @@ class StreamCatalog:
         sensor.buffers.listeners -= 1
         if not sensor.is_retired:
             self._scene.forget_poses([name])
+
+
+def _fixed(info: StreamInfo) -> StreamInfo:
+    """Return the information without the places of the sensor, which may change."""
+    return replace(info, constants={key: info.constants[key] for key in info.constants if key not in PLACES})
 
 
 def _can_be_on_demand(info: StreamInfo) -> bool:

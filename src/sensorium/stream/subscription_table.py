@@ -20,6 +20,7 @@ from sensorium.stream.sockets import Sockets
 from sensorium.stream.subscriptions import Counts, Key, Payload, Session, Subscription, Topic
 from sensorium.wire import messages as msg
 from sensorium.wire.packing import DATA, SLOT, Record
+from sensorium.wire.stream_info import StreamInfo
 
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of subscriptions of one client."""
@@ -96,6 +97,12 @@ class SubscriptionTable:
             self.topics[topic.info.id] = topic
             self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
+
+    def replace_info(self, topic: Topic, info: StreamInfo) -> None:
+        """Replace the information about a topic, and notify all clients; its subscriptions continue."""
+        with self.lock:
+            topic.info = info
+            self.send_to_all(msg.Added(info.to_dict()))
 
     def remove_topic(self, number: int, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
