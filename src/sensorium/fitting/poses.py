@@ -1,8 +1,8 @@
 """Bias, scale and misalignment of an accelerometer, from its readings at rest in several poses.
 
-Gravity has the same length in all poses: |M^-1 (y - b)| = g for the mean y of each pose (D. Tedaldi, A. Pretto, E.
-Menegatti: A robust and easy to implement method for IMU calibration without external equipments, ICRA 2014). A rotation
-of the sensor has no effect on lengths, so M is an upper triangle: its axes are those of the frame of z.
+Gravity has the same length in all poses: |M^-1 (y - b)| = g for the mean y of each pose (D. Tedaldi, A. Pretto and E.
+Menegatti, ICRA 2014). A rotation of the sensor has no effect on lengths, so M is an upper triangle: its axes are those
+of the frame of z.
 """
 
 from __future__ import annotations
