@@ -429,7 +429,7 @@ def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
             frames = [client.step() for _ in range(4)]
             until(lambda: received and received[-1][0] == frames[-1])
             assert received[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
-            assert {topic for topic, each in server._stream_catalog.topics.items() if each.subscriptions} == {"world"}
+            assert {topic for topic, each in server._catalog.topics.items() if each.subscriptions} == {"world"}
             odometer.destroy()
             until(lambda: odometer.name not in other.streams)
             assert odometer.name not in server.streams
