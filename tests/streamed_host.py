@@ -19,10 +19,9 @@ from sensorium.stream.subscription_table import LOG
 from sensorium.wire.data import RawData, SensorData
 from sensorium.wire.failures import Failures
 from sensorium.wire.header import Header, begin_message, body_offset, type_id
-from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.serializers import registered
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot, owner_of
 
 
 def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[float]] | None = None) -> Bodies:

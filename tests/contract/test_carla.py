@@ -23,8 +23,7 @@ from sensorium.view.live.listening import Listening
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import RawData
-from sensorium.wire.owner import Owner
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
 EGO, AUDI, COUPE, WALKER = range(4)

@@ -76,7 +76,7 @@ class Listener:
         records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
         for kind, number, _, content in records:
             if kind == CONTROL:
-                messages.append(msg.decode_at_client(content))
+                messages.append(msg.decode(msg.TO_CLIENT, content))
                 continue
             head, *bodies = content if isinstance(content, tuple) else (content,)
             body = bodies[0] if bodies else None
@@ -728,7 +728,7 @@ class Model:
             while session.outbox:
                 kind, number, seq, content = session.outbox.popleft()
                 if kind == CONTROL:
-                    message = msg.decode_at_client(content)
+                    message = msg.decode(msg.TO_CLIENT, content)
                     if isinstance(message, msg.Eos):
                         self.by_number[session.route, message.subscription].ended = message.reason
                     elif isinstance(message, msg.Segment):

@@ -87,7 +87,7 @@ class AccessControl:
                     raise WireError("a record with further parts")
                 if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                     raise WireError(f"a control message of {len(content)} bytes")
-                message = msg.decode_at_server(content) if kind == CONTROL else None
+                message = msg.decode(msg.TO_SERVER, content) if kind == CONTROL else None
                 if session is not None:
                     session.silence = 0.0
                     if kind == CREDIT:

@@ -20,9 +20,9 @@ from sensorium.stream.streamed import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import LOG, SubscriptionTable, Topic
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, find_definition
-from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.serializers import FieldSerializer, by_name, for_kind
 from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
+from sensorium.wire.world import Owner, owner_of
 
 if TYPE_CHECKING:
     from sensorium.scene import Scene

@@ -12,7 +12,7 @@ import numpy as np
 from sensorium.readings import Array, Reading
 from sensorium.stream.subscription_table import LOG, Session, Subscription, SubscriptionTable, Topic
 from sensorium.wire import messages as msg
-from sensorium.wire.bundles import Item, bundle_body
+from sensorium.wire.data import Item, bundle_body
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer
 

@@ -15,7 +15,7 @@ from sensorium.readings import Array
 from sensorium.stream.publisher import Moment, Outgoing
 from sensorium.stream.subscription_table import LOG
 from sensorium.wire.buffers import Buffer, BufferPool
-from sensorium.wire.bundles import Item
+from sensorium.wire.data import Item
 from sensorium.wire.header import type_id
 from sensorium.wire.serializers import Serializer
 

@@ -56,11 +56,7 @@ class Sockets:
     """
 
     def __init__(
-        self,
-        addresses: list[str],
-        *,
-        max_message: int,
-        prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]],
+        self, addresses: list[str], *, max_message: int, prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]]
     ) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
         zmq.Frame(b" ", copy=False)  # pyzmq's thread for sent memory starts now, while there are descriptors for it
@@ -119,10 +115,7 @@ class Sockets:
         self._files.append(path)
 
     def start(
-        self,
-        receive: Callable[[bytes, list[Any]], None],
-        run_periodic: Callable[[], None],
-        between: Callable[[], None],
+        self, receive: Callable[[bytes, list[Any]], None], run_periodic: Callable[[], None], between: Callable[[], None]
     ) -> None:
         """Start the thread.
 
