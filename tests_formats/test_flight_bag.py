@@ -24,7 +24,11 @@ from sensorium.demo import hall
 Array = NDArray[np.float64]
 SECONDS, SCAN = 24, 0.1
 VOXEL = 0.7
-"""Size of the voxels of KISS-ICP's map, m; its default is 1 m for ranges of 100 m."""
+"""Size of the voxels of KISS-ICP's map, m; its default is 1 m for ranges of 100 m.
+
+With the default, the error is 0.066 m. Points that the true motion corrects have 0.045 m, and 0.038 m without noise.
+The rest is that of KISS-ICP, which corrects by the motion of the previous scan, and matches points to a coarse map.
+"""
 RATES = {
     "/lidar/points": 10, "/cam/color/image_raw/compressed": 10, "/cam/color/camera_info": 10, "/imu/data_raw": 200,
     "/gnss/fix": 5, "/gnss/fix_velocity": 5,

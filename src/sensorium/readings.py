@@ -381,15 +381,20 @@ class Reading(Items, Sample):
             meta["truth_tick"] = meta["capture_tick"]
         return meta
 
+    def _own(self, name: str) -> Array:
+        """Return a value of `meta` that is never derived."""
+        self._arrived()
+        return self._meta[name]
+
     @property
     def capture_tick(self) -> Array:
         """int64 [n], tick at which the shown value was captured."""
-        return self.meta["capture_tick"]
+        return self._own("capture_tick")
 
     @property
     def truth_tick(self) -> Array:
         """int64 [n], tick of the newest capture, to which `truth` belongs."""
-        return self.meta["truth_tick"]
+        return self._own("truth_tick" if "truth_tick" in self._meta else "capture_tick")
 
     @property
     def timestamp(self) -> float:  # type: ignore[override]  # derived here
@@ -409,17 +414,17 @@ class Reading(Items, Sample):
     @property
     def valid(self) -> Array:
         """Bool [n], whether the shown value has arrived and the engine's state was finite when it was captured."""
-        return self.meta["valid"]
+        return self._own("valid")
 
     @property
     def is_new(self) -> Array:
         """Bool [n], whether the shown value arrived in this control step."""
-        return self.meta["is_new"]
+        return self._own("is_new")
 
     @property
     def captures(self) -> Array:
         """int64 [n], number of captures since the env's reset."""
-        return self.meta["frame"]
+        return self._own("frame")
 
     def copy(self) -> Reading:
         """Return a copy in separate memory; received memory can then be released."""

@@ -153,6 +153,48 @@ def test_node_publishes_readings_time_and_frames(scene: sn.Scene, nodes: list[No
     assert node.is_destroyed
 
 
+def test_frames_are_published_again_when_a_camera_moves_or_a_reset_changes_the_model(
+    scene: sn.Scene, nodes: list[Node]
+) -> None:
+    """A camera whose place differs between environments is on /tf instead. All sensors continue."""
+
+    def frames() -> list[tuple[int, dict[str, tuple[float, float, float]]]]:
+        found = []
+        for message in decoded(node.publishers["/tf_static"], "tf2_msgs/msg/TFMessage"):
+            times = {(each.header.stamp.sec, each.header.stamp.nanosec) for each in message.transforms}
+            ((seconds, rest),) = times
+            pos = {each.child_frame_id: each.transform.translation for each in message.transforms}
+            found.append((seconds * 10**9 + rest, {name: (p.x, p.y, p.z) for name, p in pos.items()}))
+        return found
+
+    with local_client(scene, timeout=PATIENCE) as client, Ros2Node(client, env=1, truth=True):
+        (node,) = nodes
+        images = node.publishers["/env_0001/eye/depth/image_raw"]
+        imu, clock = node.publishers["/env_0001/imu/data_raw"], node.publishers["/clock"]
+        engine, eye = scene.engine, scene["eye"]
+        assert isinstance(engine, sn.MujocoEngine) and isinstance(eye, sn.DepthCamera)
+        positions = {1: [0.0, 0.0, 2.0], 2: [[0.0, 0.0, 2.0], [0.0, 0.0, 3.0]], 3: [0.0, 0.0, 1.5]}
+        for tick in range(5):
+            if tick in positions:
+                eye.set_world_poses(torch.tensor(positions[tick]))
+            scene.step()
+            until(lambda: nanoseconds(images)[-1:] == nanoseconds(clock)[-1:] == [10_000_000 * scene.tick])
+        until(lambda: nanoseconds(imu)[-1:] == [50_000_000])
+        transforms = decoded(node.publishers["/tf"], "tf2_msgs/msg/TFMessage")
+        before = nanoseconds(imu)
+        engine.batch.expand("site_pos")[..., 2] = 0.25
+        scene.reset()
+        until(lambda: frames()[-1][1]["env_0001/imu"] == (0.0, 0.0, 0.25))
+        published = frames()[:-1]
+    assert [time for time, _ in published] == [0, 20_000_000, 30_000_000, 40_000_000]
+    heights = [found.get("env_0001/eye", (0.0, 0.0, -1.0))[2] for _, found in published]
+    np.testing.assert_allclose(heights, [0.0, 1.0, -1.0, 0.5], atol=1e-6)
+    assert all(found["env_0001/imu"] == (0.0, 0.0, 0.0) for _, found in published)
+    moving = [each for message in transforms for each in message.transforms if each.child_frame_id == "env_0001/eye"]
+    assert [each.header.stamp.nanosec for each in moving] == [30_000_000]
+    assert before[-5:] == [10_000_000 * k for k in range(1, 6)]
+
+
 def test_commands_become_controls_of_their_environment(
     scene: sn.Scene, nodes: list[Node], caplog: pytest.LogCaptureFixture
 ) -> None:

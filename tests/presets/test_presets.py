@@ -133,6 +133,14 @@ def test_given_knob_replaces_the_presets_in_that_field_only(given: dict[str, Any
     assert tables["noise", "lin_acc_b"].values[0].tolist() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("given", [0.0, None, {"distances": 0.5}])
+def test_given_knob_replaces_one_amount_for_all_fields(given: Any) -> None:
+    """The preset's resolution is one number, without the name of a field."""
+    made = sn.preset("vlp16", body="body", resolution=given)
+    assert made.resolution == sn.LidarCfg(body="body", pattern=made.pattern, resolution=given).resolution
+    assert made.range_noise == sn.preset("vlp16", body="body").range_noise
+
+
 def test_none_switches_a_knob_off() -> None:
     """`gyro_noise_density=None` removes the gyroscope's noise, `noise_density=None` the noise of all fields."""
     knobs = scene_of(sn.preset("bmi088", body="body", gyro_noise_density=None), envs=1)["imu"].buffers.knobs.tables

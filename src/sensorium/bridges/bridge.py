@@ -92,5 +92,11 @@ class Bridge:
             self.publish(block)
 
     def on_frame(self, done: FrameDone) -> None:
-        """Publish the time of a frame."""
+        """Publish the time of a frame, and the constant frames if a sensor was moved on its body."""
+        streams = self._client.streams
+        infos = {name: streams.get(name, info) for name, info in self.sensors.items()}
+        before, self.sensors = self.sensors, infos
+        if any(info.constants.get("frames") != before[name].constants.get("frames") for name, info in infos.items()):
+            self.messages = self.messages.placed(self._client.description)
+            self.publish(self.messages.static(done.time_ns * 1e-9))
         self.publish(self.messages.clock(done.time_ns * 1e-9))

@@ -25,16 +25,20 @@ class Fit:
 
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
     and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
-    longest span at rest. A rig loads the preset as preset = "imu.toml".
+    longest span at rest. With --reference, delay, bias, scale and misalignment are fitted instead, from a log of the
+    same motion by the same clock; a recording gives its true values. With --poses, bias, scale and misalignment of an
+    accelerometer are fitted to rests in at least 12 poses. A rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
       sensorium fit imu.csv --units ang_vel_b=deg/s --units lin_acc_b=g --to imu.toml --html imu.html
       sensorium fit walk.bag --static
+      sensorium fit poses.csv --poses --gravity 9.8106 --to imu.toml
+      sensorium fit walk.bag --sensor imu --reference walk.bag:/mocap/imu --to imu.toml
     """
 
     file: Annotated[Positional[Path], arg(metavar="LOG")]
-    """Log of a sensor at rest."""
+    """Log of a sensor at rest, or in motion with --reference."""
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
     """Sensor or topic."""
     kind: str = "imu"
@@ -43,6 +47,12 @@ class Fit:
     """Unit of a field in the log, where it does not state one; may be repeated."""
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
+    reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
+    """Log of the same motion, with the sensor or topic after a colon where it has several."""
+    poses: bool = False
+    """Fit an accelerometer to its rests in at least 12 poses."""
+    gravity: float = 9.80665
+    """Gravity at the place of the log, m/s^2, for --poses."""
     start: Annotated[float | None, unset("S", "the first sample")] = None
     """Time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
@@ -57,16 +67,27 @@ class Fit:
         for option, path, suffix in (("--to", self.to, ".toml"), ("--html", self.html, ".html")):
             if path is not None and path.suffix.lower() != suffix:
                 raise UsageError.of(option, str(path), f"a file ending in {suffix}")
-        from sensorium.fitting import fit
+        from sensorium.fitting import fit, fit_poses
         from sensorium.fitting.rest import at_rest
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
         samples = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
+        reference = None
+        if bool(self.reference) + self.static + self.poses > 1:
+            raise UsageError.of("--reference, --static, --poses", "several", "one of them")
+        if self.reference:
+            log, sensor = self.reference, ""
+            if not Path(log).exists() and ":" in log:
+                log, _, sensor = log.rpartition(":")
+            reference = _samples(Path(log), self.kind, sensor, self.units, truth=True)
         with busy("fitting"):
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
-            found = fit(samples, self.kind)
+            if self.poses:
+                found = fit_poses(samples, gravity=self.gravity)
+            else:
+                found = fit(samples, self.kind, reference=reference)
         print_table(found.table())
         for name, reason in found.refused.items():
             note(f"not found: {name}: {reason}")
@@ -113,11 +134,11 @@ class Compare:
         return int(any(row[-1] == "different" for row in table.rows))
 
 
-def _samples(path: Path, kind: str, sensor: str, units: Sequence[str]) -> Samples:
+def _samples(path: Path, kind: str, sensor: str, units: Sequence[str], truth: bool = False) -> Samples:
     from sensorium.fitting.logs import read_samples
 
     given: Mapping[str, str] = dict(each.partition("=")[::2] for each in units)
     if "" in given.values():
         raise UsageError.of("--units", " ".join(units), "FIELD=UNIT, such as ang_vel_b=deg/s")
     with busy("reading"):
-        return read_samples(path, kind, sensor, given)
+        return read_samples(path, kind, sensor, given, truth=truth)

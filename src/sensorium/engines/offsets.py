@@ -92,7 +92,9 @@ class LiveOffsets:
     def __init__(self, compute: Compute, device: str) -> None:
         self._compute, self._device = compute, device
         self.views: list[_View] = []
-        self._launches: EnvLaunches | None = None
+        self._row_of: Callable[[NameKind, str], int]
+        self._sources: Mapping[str, torch.Tensor] = {}
+        self._launches: EnvLaunches | None = None  # recorded by the first `follow` after `bind`
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -120,20 +122,27 @@ class LiveOffsets:
             sources: for each of `fields` a tensor `[rows, row, 3 or 4]`, float64 or float32 for all; env n uses
                 `n % rows`. The last axis is contiguous, quaternions are w, x, y, z.
         """
-        launches = [launch for view in self.views for launch in view.launches(row_of, sources)]
+        self._row_of, self._sources, self._launches = row_of, sources, None
 
-        def launch_all() -> None:
-            for move_mounts, items, arguments in launches:
-                self._compute.launch(move_mounts, (items,), arguments)
-
-        self._launches = EnvLaunches(self._compute, launch_all)
+    def start(self) -> None:
+        """Write the poses of the mounts that the last `add` added, from the current fields."""
+        view = self.views[-1]
+        self._launch([view])
+        view.bring()
 
     def follow(self, env_ids: torch.Tensor | None = None) -> None:
         """Update the mounts of all envs, or of some, from the current fields."""
-        if self._launches is not None:
-            self._launches.run(env_ids)
+        if self._launches is None:
+            self._launches = EnvLaunches(self._compute, lambda: self._launch(self.views))
+        self._launches.run(env_ids)
         for view in self.views:
             view.bring()
+
+    def _launch(self, views: "list[_View]") -> None:
+        """Launch, or record, the updates of some views."""
+        for view in views:
+            for move_mounts, items, arguments in view.launches(self._row_of, self._sources):
+                self._compute.launch(move_mounts, (items,), arguments)
 
 
 class _View:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from sensorium.errors import UnknownNameError
+from sensorium.errors import ArgumentError, UnknownNameError
 from sensorium.fitting.lidar import lidar_samples
+from sensorium.fitting.poses import fit_poses
+from sensorium.fitting.reference import fit_with_reference
 from sensorium.fitting.result import Fit, Parameter, compare
 from sensorium.fitting.samples import Samples
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "lidar_samples"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "fit_poses", "lidar_samples"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",
@@ -22,20 +24,28 @@ KINDS = {
 """Kind of sensor -> function of the samples and the kind that returns the fit."""
 
 
-def fit(samples: Samples, kind: str) -> Fit:
+def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit:
     """Return the parameters of a sensor, each with a 95 % interval, found in its samples.
 
     Args:
         samples: samples of one sensor at rest, or scans of a lidar from `lidar_samples`.
         kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"``, ``"force_torque"`` or
             ``"lidar"``.
+        reference: samples of the same motion, in the same axes and by the same clock, from which delay, bias, scale and
+            misalignment are found instead of the noise: true values, or a second sensor with far less noise. Only for
+            other kinds than ``"lidar"``.
 
     Raises:
         UnknownNameError: no fit exists for the kind.
-        ArgumentError: the samples are not those of a sensor at rest, or cannot be used; the message gives the reason.
+        ArgumentError: the samples are not those of a sensor at rest or cannot be used, or the reference does not show
+            the motion; the message gives the reason.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of sensor that can be fitted", kind, KINDS)
+    if reference is not None:
+        if kind == "lidar":
+            raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
+        return fit_with_reference(samples, kind, reference)
     module, _, name = KINDS[kind].partition(":")
     found: Callable[[Samples, str], Fit] = getattr(import_module(module), name)
     return found(samples, kind)

@@ -6,6 +6,8 @@ import csv
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,12 @@ ULOG = {
 
 
 def read_samples(
-    path: str | os.PathLike[str], kind: str, sensor: str = "", units: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    kind: str,
+    sensor: str = "",
+    units: Mapping[str, str] | None = None,
+    *,
+    truth: bool = False,
 ) -> Samples:
     """Return the samples of one sensor of a log, in SI units.
 
@@ -54,6 +61,7 @@ def read_samples(
         kind: kind of the sensor config, which names the fields.
         sensor: name of the sensor or topic; empty for the only one with such fields.
         units: field -> unit in the log, where it does not state one.
+        truth: whether to return true instead of measured values where a recording has them, as a reference.
 
     Raises:
         ModelError: the log is missing, is damaged, or has no such sensor.
@@ -68,9 +76,10 @@ def read_samples(
     if path.is_dir() and (path / "data.csv").exists():
         path = path / "data.csv"
     readers: Mapping[str, Callable[..., Samples]] = {
-        ".csv": _of_table, ".ulg": _of_ulog, ".bag": _of_ros1, ".npz": _of_arrays,
+        ".csv": _of_table, ".ulg": _of_ulog, ".bag": _of_ros1, ".npz": partial(_of_arrays, truth=truth),
     }  # fmt: skip
-    found = readers.get(path.suffix.lower(), _of_recording)(path, kind, sensor)
+    read = readers.get(path.suffix.lower(), partial(_of_recording, truth=truth))
+    found = read(path, kind, sensor)
     return _in_si(found, units or {})
 
 
@@ -84,7 +93,7 @@ def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
             raise UnknownNameError(f"unit of {name}", unit, SI)
         factor, known[name] = SI[unit]
         values[name] = values[name] * factor
-    return Samples(samples.time, values, known, samples.source, samples.arrival)
+    return replace(samples, values=values, units=known)
 
 
 def _no_sensor(path: Path, kind: str, has: Sequence[str]) -> ModelError:
@@ -118,7 +127,7 @@ def _of_table(path: Path, kind: str, sensor: str) -> Samples:
             values[name], units[name] = table[:, columns], _unit_of(header[columns[0]])
     if not values:
         raise _no_sensor(path, kind, header)
-    return Samples(time, values, units, path.name)
+    return Samples(time, values, units, path.name, start=float(raw[0]) * SI[unit][0])
 
 
 def _unit_of(column: str) -> str:
@@ -126,17 +135,17 @@ def _unit_of(column: str) -> str:
     return found[1].strip() if found else ""
 
 
-def _of_arrays(path: Path, kind: str, sensor: str) -> Samples:
+def _of_arrays(path: Path, kind: str, sensor: str, truth: bool) -> Samples:
     """Return the samples of an npz file: a recording, or arrays `time` and one per field."""
     with np.load(path, allow_pickle=False) as arrays:
         if "time" not in arrays or not any(name in arrays for name in FIELDS[kind]):
-            return _of_recording(path, kind, sensor)
+            return _of_recording(path, kind, sensor, truth)
         values = {name: np.asarray(arrays[name], np.float64) for name in FIELDS[kind] if name in arrays}
         time = np.asarray(arrays["time"], np.float64)
     return Samples(time, {name: each.reshape(len(time), -1) for name, each in values.items()}, {}, path.name)
 
 
-def _of_recording(path: Path, kind: str, sensor: str) -> Samples:
+def _of_recording(path: Path, kind: str, sensor: str, truth: bool) -> Samples:
     """Return the samples of a recording or a ROS 2 bag."""
     from sensorium.record import Recording
     from sensorium.record import open as open_recording
@@ -153,15 +162,16 @@ def _of_recording(path: Path, kind: str, sensor: str) -> Samples:
     if sensor not in fitting and (sensor or len(fitting) > 1):
         raise UnknownNameError(f"sensor with fields of the kind {kind!r}", sensor, fitting, "Give it: --sensor NAME.")
     chosen = recording[sensor or fitting[0]]
-    rows = chosen.arrivals(0)
+    has_truth = truth and any(name in chosen.truth for name in FIELDS[kind])
+    branch, rows = (chosen.truth, chosen.captures(0)) if has_truth else (chosen.measured, chosen.arrivals(0))
     specs = {str(spec["name"]): str(spec["unit"]) for spec in chosen.info["fields"]}
     values = {
-        name: np.asarray(chosen.measured[name][rows, 0], np.float64).reshape(len(rows), -1)
+        name: np.asarray(branch[name][rows, 0], np.float64).reshape(len(rows), -1)
         for name in FIELDS[kind]
-        if name in chosen.measured
+        if name in branch
     }
-    stamp, arrival = chosen.stamp[rows, 0], chosen.time[rows]
-    has_arrival = bool(np.ptp(arrival - stamp) > 0.0)
+    stamp, arrival = (chosen.truth_time if has_truth else chosen.stamp)[rows, 0], chosen.time[rows]
+    has_arrival = not has_truth and bool((arrival != stamp).any())
     units = {name: specs[name] for name in values}
     return Samples(stamp, values, units, f"{path.name} {chosen.name}", arrival if has_arrival else None)
 
@@ -211,7 +221,8 @@ def _of_ros1(path: Path, kind: str, sensor: str) -> Samples:
     time = np.array([stamp - start for stamp, _, _ in rows]) * 1e-9
     values = {name: np.array([arrays[name] for _, _, arrays in rows], np.float64) for name in rows[0][2]}
     arrived = np.array([arrival - start for _, arrival, _ in rows]) * 1e-9
-    return Samples(time, values, units, f"{path.name} {topic}", arrived if np.ptp(arrived - time) > 0.0 else None)
+    own = arrived if np.ptp(arrived - time) > 0.0 else None
+    return Samples(time, values, units, f"{path.name} {topic}", own, 1e-9 * start)
 
 
 def _of_ulog(path: Path, kind: str, sensor: str) -> Samples:
@@ -233,4 +244,6 @@ def _of_ulog(path: Path, kind: str, sensor: str) -> Samples:
     for name, (start, unit) in columns.items():
         keys = [key for key in (f"{start}[{k}]" for k in range(3)) if key in found] or [start]
         values[name], units[name] = np.stack([found[key] for key in keys], axis=1).astype(np.float64), unit
-    return Samples((stamp - stamp[0]) * 1e-6, values, units, f"{path.name} {sensor or topic}")
+    return Samples(
+        (stamp - stamp[0]) * 1e-6, values, units, f"{path.name} {sensor or topic}", start=1e-6 * float(stamp[0])
+    )

@@ -44,8 +44,6 @@ FEWEST_LOST = 5
 """Minimum number of bursts of lost samples that give a Gilbert-Elliott model."""
 FINE = 0.01
 """Minimum quantisation step that is reported, in standard deviations of the values."""
-UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2", "pressure": "Pa", "force": "N", "torque": "N m"}
-"""Unit of the fields that are fitted; that of a magnetic field is the log's."""
 ROLES = {"ang_vel_b": "angular_velocity", "lin_acc_b": "specific_force", "mag_b": "magnetic"}
 AXES = ("x", "y", "z")
 
@@ -56,12 +54,8 @@ def fit_at_rest(samples: Samples, kind: str) -> Fit:
     Raises:
         ArgumentError: the sensor moved, units are unknown or wrong, or values or stamps are damaged.
     """
+    samples.check()
     for name, values in samples.values.items():
-        if not np.isfinite(values).all():
-            row = int(np.argmax(~np.isfinite(values).all(axis=1)))
-            raise ArgumentError(f"{name}: got NaN or infinity in row {row}, expected finite values. Cut these rows.")
-        if not samples.units.get(name):
-            raise ArgumentError(f"{name}: its unit is unknown, expected e.g. {UNITS.get(name, 'T')}. Give it: --units.")
         _check_magnitude(name, values)
     stamps = stamps_of(samples.time)
     result = Fit(kind, samples.source, {}, {}, {}, {})

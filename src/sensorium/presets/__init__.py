@@ -228,6 +228,9 @@ def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[
             amounts = base.get(variant)
             if amounts is None:
                 continue
+            if not isinstance(amounts, Mapping):  # one amount for all fields
+                del base[variant]
+                continue
             claimed = set(amounts)
             if prefix:
                 claimed = {prefixes[prefix]}

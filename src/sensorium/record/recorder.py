@@ -20,13 +20,12 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, ScheduleError, SensoriumWarning, shown
-from sensorium.readings import Array, Reading, SceneDescription, read_only
+from sensorium.readings import Array, Reading, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
-    from sensorium.readings import SceneDescription
     from sensorium.record.chunks import Part
     from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.ros2 import ImageFormat
@@ -281,10 +280,7 @@ class Recorder:
         self._bodies_every = math.ceil(0.999 / BODY_RATE / scene.engine.dt)
         """Tick of the newest poses of all bodies, and ticks between two of them."""
         self._arrangement = -1
-        self._versions: list[int] = []
-        """Versions of the tensors with the offsets of sensors."""
-        self._places: dict[str, str] = {}
-        """Sensor -> its place on its body, as ROS 2 messages state it."""
+        self._places = scene.places()
         self._episode = self._episodes()
         self._warned = False
         self._writer = open_writer(path)
@@ -514,7 +510,7 @@ class Recorder:
     def _follow(self) -> Mapping[str, Any]:
         """Return the sensors to record by name; they count this recorder among their listeners."""
         scene = self._scene
-        is_moved = self.ros2 and self._has_moved()
+        is_moved = self.ros2 and self._places.have_changed(self._followed, scene.tick)
         if scene.arrangement != self._arrangement or is_moved:
             if self._names is None:
                 found: Mapping[str, Any] = scene.sensors_in_use
@@ -543,22 +539,13 @@ class Recorder:
         """Sensor -> names of its fields that no ROS 2 message holds; empty without ROS 2 messages."""
         return {} if self._ros2 is None else self._ros2.unmapped
 
-    def _has_moved(self) -> bool:
-        """Return whether a sensor has another place on its body: after a reset, or if a camera was moved."""
-        offsets = [each.pose_offset for each in self._followed.values() if each.pose_offset is not None]
-        versions = [tensor._version for pair in offsets for tensor in pair]
-        if versions == self._versions and self._scene.tick > self._tick:
-            return False
-        self._versions = versions
-        return bool(self._places) and not self._places.items() <= _places(self._scene.description()).items()
-
     def _follow_ros2(self) -> None:
         """Prepare the messages of the sensors that are followed now."""
         from sensorium.record.ros2_track import Ros2Track
 
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
-        self._places = _places(about)
+        self._places.have_changed(self._followed, self._scene.tick)
         self._ros2 = Ros2Track(
             self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time, truth=self._truth,
             images=self._images, start_ns=0 if self._is_own else self._start_ns,  # readings count from 0
@@ -652,11 +639,6 @@ class Recorder:
                 SensoriumWarning,
                 stacklevel=2,
             )
-
-
-def _places(about: SceneDescription) -> dict[str, str]:
-    """Return the place of each sensor on its body."""
-    return {name: str(each.get("frames")) for name, each in about.sensors.items()}
 
 
 def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs", least: int = 1) -> Array:

@@ -157,6 +157,10 @@ class ReplayScene:
     def __contains__(self, name: object) -> bool:
         return name in self._sensors
 
+    def places(self) -> Any:
+        """Return a stand-in for `Places`: the places of mounts on their bodies are not recorded."""
+        return SimpleNamespace(have_changed=lambda sensors, tick: False)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._sensors)
 

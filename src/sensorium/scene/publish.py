@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -189,6 +189,25 @@ def _frames(sensor: Sensor[Any, Any]) -> list[dict[str, Any]]:
         return []
     poses = places[:, 1:].astype(np.float64).round(7).tolist()
     return [{"body": body, "pose": pose} for body, pose in zip(sensor.mount.body_names, poses, strict=True)]
+
+
+class Places:
+    """Places of sensors on their bodies. They change only with a reset, or if a camera is moved."""
+
+    def __init__(self) -> None:
+        self._tick, self._versions = -1, list[int]()
+        self._frames: dict[str, list[dict[str, Any]]] = {}
+
+    def have_changed(self, sensors: Mapping[str, Sensor[Any, Any]], tick: int) -> bool:
+        """Return whether a sensor has another place than at the last call; called after each step and reset."""
+        offsets = [each.pose_offset for each in sensors.values() if each.pose_offset is not None]
+        versions = [tensor._version for pair in offsets for tensor in pair]
+        stayed = tick > self._tick and versions == self._versions and sensors.keys() == self._frames.keys()
+        self._tick, self._versions = tick, versions
+        if stayed:
+            return False
+        before, self._frames = self._frames, {name: _frames(each) for name, each in sensors.items()}
+        return any(frames != before.get(name, frames) for name, frames in self._frames.items())
 
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
     from sensorium.scene.profile import Profile
-    from sensorium.scene.publish import LiveSample, SampleCursor, Watch
+    from sensorium.scene.publish import LiveSample, Places, SampleCursor, Watch
     from sensorium.scene.states import SensorStates
     from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
@@ -836,6 +836,12 @@ class Scene:
         from sensorium.scene.publish import SampleCursor
 
         return SampleCursor(self)
+
+    def places(self) -> Places:
+        """Return a record of the places of sensors on their bodies; every output needs its own."""
+        from sensorium.scene.publish import Places
+
+        return Places()
 
     @exclusive
     def publish(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,10 @@ _WORLD = {"kind": "body_state", "bodies": ".*"}
 MAX_NAME_LENGTH = 128
 SENSOR_BYTES = 64 * 1024
 """Minimum memory counted for a spawned sensor with its stream, bytes; it also limits their number."""
+
+
+PLACES = ("frames", "drawing")
+"""Constants of a stream that change if its sensor is moved on its body."""
 
 
 class StreamCatalog:
@@ -93,7 +98,7 @@ class StreamCatalog:
         self._table.remove_topic(name, reason)
 
     def follow(self, described: Mapping[str, Mapping[str, Any]]) -> None:
-        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones.
+        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured and moved ones.
 
         Args:
             described: entries of the sensors in the scene's description.
@@ -105,10 +110,13 @@ class StreamCatalog:
                 self.withdraw(name, "it was removed from its scene")
                 continue
             now = self._info(topic.info.id, name, described[name])
-            if now != topic.info or (name in self.listened and self.listened[name].is_retired):
+            if _fixed(now) != _fixed(topic.info) or (name in self.listened and self.listened[name].is_retired):
                 self.withdraw(name, "it was reconfigured; listen again")
                 self.offer_sensor(name, described[name], env=topic.env)
-            elif (
+                continue
+            if now != topic.info:
+                self._table.replace_info(topic, now)
+            if (
                 self._options.on_demand
                 and _can_be_on_demand(now)
                 and self._scene[name].buffers.plan.evaluate != "wanted"
@@ -341,6 +349,11 @@ class StreamCatalog:
         for name in self._spawned & self._scene.sensors.keys():
             self._scene.remove(name)
         self._spawned.clear()
+
+
+def _fixed(info: StreamInfo) -> StreamInfo:
+    """Return the information without the places of the sensor, which may change."""
+    return replace(info, constants={key: info.constants[key] for key in info.constants if key not in PLACES})
 
 
 def _can_be_on_demand(info: StreamInfo) -> bool:

@@ -106,6 +106,7 @@ class Server:
         """Whether another thread closed it, so that its sensors must still be removed from the scene."""
         self._id = secrets.token_bytes(8)
         self._arrangement = -1
+        self._places = scene.places()
         self._tick_before = scene.tick - 1
         """Tick of the frame before the last one."""
         self._tick = scene.tick
@@ -146,6 +147,7 @@ class Server:
             self._catalog.offer_sensor(name, described)
         self._catalog.offer_world()
         self._arrangement = scene.arrangement
+        self._places.have_changed(scene.sensors_in_use, scene.tick)
         self._sockets.start(self._access.receive, self._run_periodic, self._publisher.flush)
         _open.add(self)
 
@@ -361,7 +363,8 @@ class Server:
         Args:
             since: tick up to which samples do not count as new for new listeners.
         """
-        if self.scene.arrangement != self._arrangement and not self._closed:
+        is_moved = self._places.have_changed(self.scene.sensors_in_use, self.scene.tick)
+        if (self.scene.arrangement != self._arrangement or is_moved) and not self._closed:
             described = self.scene.description().sensors
             self._catalog.forget_removed(described)
             self._catalog.follow(described)

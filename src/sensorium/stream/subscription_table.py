@@ -247,6 +247,12 @@ class SubscriptionTable:
             self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
 
+    def replace_info(self, topic: Topic, info: StreamInfo) -> None:
+        """Replace the information about a topic, and notify all clients; its subscriptions continue."""
+        with self.lock:
+            topic.info = info
+            self.send_to_all(msg.Added(info.to_dict()))
+
     def remove_topic(self, name: str, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
         with self.lock:

@@ -220,7 +220,7 @@ class Catalogue(ToClient, tag=35):
 
 
 class Added(ToClient, tag=36):
-    """Notice that a stream was added."""
+    """Notice that a stream was added, or that the information about a stream has changed."""
 
     stream: dict[str, Any]
 

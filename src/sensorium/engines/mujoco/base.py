@@ -328,7 +328,7 @@ class MujocoModelEngine(Engine):
             return None
         pair = self._offsets.add(frames, inner)
         self._source.place(self._offsets)
-        self._offsets.follow()
+        self._offsets.start()
         return pair
 
     def camera_lens(self, name: str) -> CameraLens | None:

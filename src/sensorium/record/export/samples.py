@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ class Pose:
         return transform
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sample:
     """One capture of a sensor in one environment.
 
@@ -58,7 +59,7 @@ class Sample:
     mount: int
     truth: bool
 
-    @property
+    @cached_property
     def tick(self) -> int:
         """Physics tick of the capture."""
         return int((self.reading.truth_tick if self.truth else self.reading.capture_tick)[self.row])
@@ -100,7 +101,7 @@ class Sample:
         chosen: Array = values[row]
         return chosen[self.mount] if axis == ("mount",) else chosen
 
-    @property
+    @cached_property
     def _pose_fields(self) -> tuple[str, ...]:
         """Names of the fields with the position and the orientation in the world, empty without them."""
         names = (self.spec("point", frame="world", axes=("xyz",)), self.spec("pose", frame="world", axes=("wxyz",)))
@@ -120,7 +121,7 @@ class Sample:
         """
         return self.truth == bool(self._pose_fields and self.reading.truth)
 
-    @property
+    @cached_property
     def pose(self) -> Pose | None:
         """True pose of the sensor at the capture; None if the reading does not contain it."""
         reading, fields = self.reading, self._pose_fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -164,11 +165,26 @@ class Ros2Messages:
             if left:
                 self.unmapped[name] = left
             self._sensors[name] = _SensorMessages(self, sensor, channels)
-        self._place(description, {each.name for each in frames})
+        self._bodies = {"world": WORLD}
+        self._given, self._inner = {each.name for each in frames}, tuple(self._frames)
+        self._place(description)
         if self._frames:
             self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
 
-    def _place(self, description: SceneDescription, given: set[str]) -> None:
+    def placed(self, description: SceneDescription) -> Ros2Messages:
+        """Return the same conversion, with the same topics, for other places of the sensors on their bodies.
+
+        Args:
+            description: description of the scene, in which only the places differ.
+        """
+        new = copy.copy(self)
+        new._frames, new._sensors = list(self._inner), {}
+        for name, sensor in self._sensors.items():
+            new._sensors[name] = sensor.of(new)
+        new._place(description)
+        return new
+
+    def _place(self, description: SceneDescription) -> None:
         """Define the tree of frames: from the world to bodies, and from bodies to the sensors that are fixed on them.
 
         The pose of a body follows from the sensor on it with the highest rate. Sensors without a constant place are
@@ -176,9 +192,8 @@ class Ros2Messages:
 
         Args:
             description: description of the scene.
-            given: names of frames whose parents are given.
         """
-        bodies = {"world": WORLD}
+        bodies = self._bodies
         drivers: dict[str, tuple[float, _SensorMessages, int, Array]] = {}
         for name, sensor in self._sensors.items():
             about = description.sensors[name]
@@ -186,7 +201,7 @@ class Ros2Messages:
             for mount, frame in enumerate(sensor.frames):
                 if len(places) != len(sensor.frames):
                     sensor.followed.append((mount, frame, IDENTITY))
-                elif frame not in given:
+                elif frame not in self._given:
                     body, pose = places[mount]["body"], Pose.from_array(places[mount]["pose"])
                     if body not in bodies:
                         bodies[body] = self._new_frame(ros_name(body))
@@ -257,6 +272,7 @@ class Ros2Messages:
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
             for prefix in self.prefixes
             for frame in self._frames
+            if self._tf_static  # else there was none at first
         ]
         count = 1 if transforms else 0
         data = serialize("tf2_msgs/msg/TFMessage", {"transforms": transforms}) if transforms else b""
@@ -334,6 +350,12 @@ class _SensorMessages:
         self.followed: list[tuple[int, str, Array]] = []
         """Mount, frame whose pose follows from the mount's, and the pose of that frame on the mount."""
         self._tf: Template | None = None
+
+    def of(self, owner: Ros2Messages) -> _SensorMessages:
+        """Return the same messages for a conversion with other places; both know which samples are new."""
+        new = copy.copy(self)
+        new._owner, new.followed, new._tf = owner, [], None
+        return new
 
     def encode(self, stack: Stack) -> Iterator[MessageBlock]:
         """Yield the messages of consecutive readings, one block per channel and mount."""

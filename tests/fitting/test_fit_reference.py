@@ -1,0 +1,151 @@
+"""Fits with a reference find the errors of a simulated sensor, and refuse references that do not show them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.demo import hall
+from sensorium.errors import ArgumentError
+from sensorium.fitting.logs import read_samples
+from sensorium.record import NpzRecorder
+
+UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
+DELAY, DRIFT, COUNT = 0.0123, 40e-6, 6000
+
+
+def motion(time: Any, seed: int) -> dict[str, Any]:
+    """Return rates and specific forces of sums of sines of 0.2 to 4 Hz, which are exact at any time."""
+    random = np.random.default_rng(seed)
+    frequency, phase = random.uniform(0.2, 4.0, (2, 3, 12)), random.uniform(0.0, 6.28, (2, 3, 12))
+    size = random.normal(size=(2, 3, 12)) * np.array([0.4, 1.0])[:, None, None]
+    waves = [
+        (a * np.sin(2.0 * np.pi * f * time[:, None, None] + p)).sum(axis=-1)
+        for a, f, p in zip(size, frequency, phase, strict=True)
+    ]
+    return {"ang_vel_b": waves[0], "lin_acc_b": waves[1] + [0.0, 0.0, 9.8]}
+
+
+def logs(seed: int) -> tuple[sn.Samples, sn.Samples, dict[str, float]]:
+    """Return a sensor at 200 Hz with coloured noise and lost samples, its reference, and the true parameters."""
+    random = np.random.default_rng(seed)
+    time = (np.arange(COUNT) / 200.0 + 0.0007)[random.random(COUNT) > 0.02]
+    true = motion(time - DELAY - DRIFT * (time - 0.5 * (time[0] + time[-1])), seed)
+    wanted, values = {"delay": DELAY, "stamp.drift": 1e6 * DRIFT}, {}
+    for name, sd in (("ang_vel_b", 0.01), ("lin_acc_b", 0.1)):
+        matrix, bias = np.eye(3) + 0.01 * random.normal(size=(3, 3)), 0.05 * random.normal(size=3)
+        noise = sd * random.normal(size=(len(time), 3))
+        for k in range(1, len(time)):  # first-order autoregressive: correlated over 20 samples
+            noise[k] = 0.95 * noise[k - 1] + math.sqrt(1.0 - 0.95**2) * noise[k]
+        values[name] = true[name] @ matrix.T + bias + noise + 0.5 * sd * random.normal(size=noise.shape)
+        for i, row in enumerate("xyz"):
+            wanted |= {f"{name}.bias.{row}": bias[i], f"{name}.scale.{row}": matrix[i, i] - 1.0}
+            wanted |= {
+                f"{name}.cross_axis.{row}{column}": matrix[i, j] / matrix[j, j]
+                for j, column in enumerate("xyz")
+                if i != j
+            }
+    early = np.arange(-500, COUNT * 1.25 + 500) / 250.0
+    return sn.Samples(time, values, UNITS, "log"), sn.Samples(early, motion(early, seed), UNITS, "truth"), wanted
+
+
+def test_intervals_contain_the_true_parameters() -> None:
+    """Of 5 times 26 parameters about 124 are inside, and at least 115; each delay is right to 0.2 ms."""
+    inside = 0
+    for seed in range(5):
+        samples, reference, wanted = logs(seed)
+        found = sn.fit(samples, "imu", reference=reference).parameters
+        assert found.keys() == wanted.keys()
+        inside += sum(found[name].low <= value <= found[name].high for name, value in wanted.items())
+        assert found["delay"].value == pytest.approx(DELAY, abs=0.0002)
+        assert found["delay"].high - found["delay"].low < 0.0002
+        assert found["ang_vel_b.scale.x"].high - found["ang_vel_b.scale.x"].low < 0.01
+    assert inside >= 115
+
+
+def test_the_preset_distorts_as_the_sensor_does(tmp_path: Path) -> None:
+    """The command writes a preset whose sensor measures M x + b, later by the delay."""
+    samples, reference, wanted = logs(0)
+    for name, each in (("log.npz", samples), ("truth.npz", reference)):
+        np.savez(tmp_path / name, time=each.time, **each.values)
+    units = [word for name, unit in UNITS.items() for word in ("--units", f"{name}={unit}")]
+    command = ["fit", str(tmp_path / "log.npz"), *units, "--reference", str(tmp_path / "truth.npz")]
+    path = tmp_path / "imu.toml"
+    assert main([*command, "--to", str(path), "--html", str(tmp_path / "imu.html")]) == 0
+    assert (tmp_path / "imu.html").read_text(encoding="utf-8").count("<img") == 2
+    cfg = sn.preset(str(path), site="imu")
+    assert isinstance(cfg, sn.ImuCfg) and cfg.to_dict()["delay"] == pytest.approx(DELAY, abs=0.0002)
+    gyro = cfg.to_dict()["stages"][0]
+    assert gyro["kind"] == "scale_error" and gyro["fields"] == ["ang_vel_b"]
+    assert gyro["scale"] == pytest.approx([wanted[f"ang_vel_b.scale.{axis}"] for axis in "xyz"], abs=0.003)
+    pairs = ("xy", "xz", "yx", "yz", "zx", "zy")  # the order of ScaleError
+    assert gyro["cross_axis"] == pytest.approx([wanted[f"ang_vel_b.cross_axis.{pair}"] for pair in pairs], abs=0.003)
+
+
+def test_arrival_counts_as_the_end_of_the_delay() -> None:
+    samples, reference, _ = logs(1)
+    later = sn.Samples(samples.time - 0.1, samples.values, UNITS, "log", samples.time - 0.08, start=0.1)
+    found = sn.fit(later, "imu", reference=reference)
+    assert found.parameters["delay"].value == pytest.approx(DELAY + 0.02, abs=0.0002)
+
+
+def test_a_recording_gives_its_true_values(tmp_path: Path) -> None:
+    imu = sn.ImuCfg(body="body", rate_hz=200.0, gyro_bias=0.5, delay=0.01)
+    scene = sn.Scene(sn.TrajectoryEngine(hall.drone(), dt=0.005, world=hall.shapes()), [imu], seed=0)
+    recorder, cursor = NpzRecorder(), scene.sample_cursor()
+    for _ in range(20):
+        scene.step()
+        recorder.add_all(scene.publish(since=cursor))
+    recorder.save(tmp_path / "log.npz", scene.description())
+    measured = read_samples(tmp_path / "log.npz", "imu")
+    true = read_samples(tmp_path / "log.npz", "imu", truth=True)
+    times, left, right = np.intersect1d(measured.time.round(6), true.time.round(6), return_indices=True)
+    error = measured.values["ang_vel_b"][left] - true.values["ang_vel_b"][right]
+    assert len(times) > 10 and error == pytest.approx(0.5, abs=1e-5) and true.arrival is None
+    assert measured.arrival is not None and measured.arrival - measured.time == pytest.approx(0.01)
+
+
+def test_an_axis_without_motion_is_named() -> None:
+    time = np.arange(6000) / 200.0
+    noise = 0.01 * np.random.default_rng(0).normal(size=(6000, 3))
+    true = motion(time, 2)["ang_vel_b"] * [1.0, 0.0, 1.0]
+    both = [sn.Samples(time, {"ang_vel_b": each}, UNITS, "log") for each in (true + noise, true)]
+    found = sn.fit(both[0], "imu", reference=both[1])
+    assert "does not move along this axis" in found.refused["ang_vel_b.scale.y"]
+    assert "ang_vel_b.scale.x" in found.parameters and "ang_vel_b.bias.y" in found.parameters
+
+
+def _with(change: Any) -> sn.Samples:
+    time = np.arange(6000) / 200.0
+    return sn.Samples(time, {"ang_vel_b": change(time, motion(time, 3)["ang_vel_b"])}, UNITS, "reference")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda time, rate: 0.0 * rate + 0.1, "the reference does not move"),
+        (lambda time, rate: 0.01 * np.random.default_rng(1).normal(size=rate.shape), "the reference does not move"),
+        (lambda time, rate: rate[:, [1, 2, 0]], "its axes are not those of the reference"),
+    ],
+)
+def test_unsuitable_references_are_refused(change: Any, message: str) -> None:
+    samples = _with(lambda time, rate: rate + 0.01 * np.random.default_rng(0).normal(size=rate.shape))
+    with pytest.raises(ArgumentError, match=message):
+        sn.fit(samples, "imu", reference=_with(change))
+
+
+def test_motion_that_repeats_is_refused() -> None:
+    def waves(time: Any, rate: Any) -> Any:
+        turn = 2.0 * np.pi * 2.0 * time[:, None]
+        return sum(np.sin(k * turn + np.array([0.0, 1.0, 2.5]) * k * k) for k in (1, 2, 3, 4))
+
+    with pytest.raises(ArgumentError, match=r"repeats after 0\.5 s"):
+        sn.fit(_with(waves), "imu", reference=_with(waves))
+    with pytest.raises(ArgumentError, match="expected 512"):
+        sn.fit(_with(waves), "imu", reference=_with(waves).between(0.0, 3.0))
