@@ -13,16 +13,15 @@ import numpy as np
 from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
-from sensorium.stream.outgoing import Moment, Outgoing
+from sensorium.stream.publisher import Moment, Outgoing
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.stream.subscriptions import LOG
+from sensorium.stream.subscription_table import LOG
 from sensorium.wire.data import RawData, SensorData
 from sensorium.wire.failures import Failures
 from sensorium.wire.header import Header, begin_message, body_offset, type_id
-from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.serializers import registered
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot, owner_of
 
 
 def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[float]] | None = None) -> Bodies:
@@ -64,6 +63,7 @@ class Host:
         self.done: deque[int] = deque()
         self.listening = True
         self.running: dict[Future[Any], str] = {}
+        self.publisher = self
         self.snapshot = self.at(0)
 
     def __enter__(self) -> Host:

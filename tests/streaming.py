@@ -233,7 +233,7 @@ class Peer:
             while not self._arrived:
                 assert self._dealer.poll(round(1e3 * PATIENCE)), f"no {kind.__name__}"
                 records = unpack([memoryview(part) for part in self._dealer.recv_multipart()])
-                self._arrived += [msg.decode_at_client(each.content) for each in records if each.kind == CONTROL]
+                self._arrived += [msg.decode(msg.TO_CLIENT, each.content) for each in records if each.kind == CONTROL]
             if isinstance(message := self._arrived.popleft(), kind):
                 return message
 
@@ -277,20 +277,20 @@ class Relay:
         while not self._ended.is_set():
             if self._front.poll(1):
                 route, *parts = self._front.recv_multipart()
-                self.asked += self._control(parts, msg.decode_at_server)
+                self.asked += self._control(parts, msg.TO_SERVER)
                 self._back.send_multipart(parts)
             while self._back.poll(0):
                 self.held.append(self._back.recv_multipart())
-                self.received += self._control(self.held[-1], msg.decode_at_client)
+                self.received += self._control(self.held[-1], msg.TO_CLIENT)
             while self.held and self._may_answer(self):
                 parts = self.held.popleft()
-                self.answered += self._control(parts, msg.decode_at_client)
+                self.answered += self._control(parts, msg.TO_CLIENT)
                 self._front.send_multipart([route, *parts])
 
     @staticmethod
-    def _control(parts: list[bytes], decode: Callable[[Any], Any]) -> list[Any]:
+    def _control(parts: list[bytes], decoder: Any) -> list[Any]:
         records = unpack([memoryview(part) for part in parts])
-        return [decode(each.content) for each in records if each.kind == CONTROL]
+        return [msg.decode(decoder, each.content) for each in records if each.kind == CONTROL]
 
 
 def digest(array: Any) -> str:

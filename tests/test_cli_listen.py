@@ -39,9 +39,8 @@ from sensorium.stream.security import KeyPair
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import RawData, empty
 from sensorium.wire.header import TRUTH, Header, begin_message, type_id
-from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import StreamInfo, plan
 
 HEAVY = ("torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib")
 SECOND = "230"

@@ -31,9 +31,7 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
     Raises:
         MissingDependencyError: pyzmq or msgspec is not installed.
     """
-    own = Server(scene, lockstep=lockstep) if server is None else None
-    serving = own if own is not None else server
-    assert serving is not None
+    serving = Server(scene, lockstep=lockstep) if server is None else server
     maker = threading.current_thread()
 
     def pump(seconds: float) -> bool:
@@ -49,12 +47,12 @@ def local_client(scene: Scene, *, server: Server | None = None, lockstep: bool =
             name=options.pop("name", "local"),
             token=serving.token,
             shared_memory=options.pop("shared_memory", False),  # the socket passes the memory itself
-            local=LocalServer(serving, pump, own.close if own is not None else None),
+            local=LocalServer(serving, pump, serving.close if server is None else None),
             **options,
         )
     except BaseException:
-        if own is not None:
-            own.close()
+        if server is None:
+            serving.close()
         raise
     serving.local_clients.add(client)
     return client

@@ -31,8 +31,7 @@ from sensorium.errors import (
 from sensorium.plugins import Plugins
 from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot, owner_of
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ from sensorium.client.lane_invasion import (
 )
 from sensorium.errors import ConfigError
 from sensorium.pose import Pose
-from sensorium.wire.owner import owner_of
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Snapshot, owner_of
 
 LONG = 20.0
 """Time-out of an expected event, s."""

@@ -23,8 +23,7 @@ from sensorium.view.live.listening import Listening
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import RawData
-from sensorium.wire.owner import Owner
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
 EGO, AUDI, COUPE, WALKER = range(4)
@@ -429,7 +428,7 @@ def test_a_client_side_sensor_is_a_dummy_on_the_server() -> None:
             frames = [client.step() for _ in range(4)]
             until(lambda: received and received[-1][0] == frames[-1])
             assert received[-4:] == [(frame, at(4 + k)[AUDI][0]) for k, frame in enumerate(frames)]
-            assert {topic for topic, each in server._stream_catalog.topics.items() if each.subscriptions} == {"world"}
+            assert {topic for topic, each in server._catalog.topics.items() if each.subscriptions} == {"world"}
             odometer.destroy()
             until(lambda: odometer.name not in other.streams)
             assert odometer.name not in server.streams

@@ -210,7 +210,7 @@ def test_client_with_another_protocol_version_is_refused_with_both_versions(prot
             dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(hello))]))
             assert dealer.poll(1000 * PATIENCE)
             (record,) = unpack([memoryview(part) for part in dealer.recv_multipart()])
-        answer = msg.decode_at_client(record.content)
+        answer = msg.decode(msg.TO_CLIENT, record.content)
         assert isinstance(answer, msg.Refused) and answer.final
         assert f"protocol {msg.PROTOCOL} (sensorium {sn.__version__})" in answer.reason
         assert f"the client {protocol} (sensorium 99.0)" in answer.reason and "same version" in answer.reason

@@ -114,7 +114,7 @@ def refusals(dealer: Any) -> list[str]:
     out: list[str] = []
     while dealer.poll(0):
         for record in unpack([memoryview(part) for part in dealer.recv_multipart()]):
-            if record.kind == CONTROL and isinstance(message := msg.decode_at_client(record.content), msg.Refused):
+            if record.kind == CONTROL and isinstance(message := msg.decode(msg.TO_CLIENT, record.content), msg.Refused):
                 out.append(message.reason)
     return out
 

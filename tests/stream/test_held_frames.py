@@ -11,7 +11,7 @@ import pytest
 from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
-from sensorium.stream import frame_counter, streamed_sensors
+from sensorium.stream import publisher, streamed
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 
 
@@ -50,7 +50,7 @@ class Worker(sn.StreamedSensor):
 
 def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report is a warning on the thread of the connection, which continues although warnings are errors here."""
-    monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
+    monkeypatch.setattr(publisher, "HELD_S", 0.2)
     with serving(lockstep=True) as server, connect(server.address) as client, connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
         with sn.client.FrameSync(client, ["gauge"]) as sync:
@@ -66,7 +66,7 @@ def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch
 def test_endless_work_delays_server_close_for_a_bounded_time_and_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(streamed_sensors, "PATIENCE", 0.3)
+    monkeypatch.setattr(streamed, "PATIENCE", 0.3)
     Worker.gate.clear()
     Worker.begun.clear()
     server = sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True)

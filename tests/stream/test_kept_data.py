@@ -15,7 +15,7 @@ import pytest
 from streaming import PATIENCE, build, connect, serving, until
 
 import sensorium as sn
-from sensorium.stream.segments import SLOTS_PER_CLIENT
+from sensorium.stream.subscription_table import SLOTS_PER_CLIENT
 
 LATER = 140
 """More than twice the slots of a segment."""

@@ -18,10 +18,8 @@ from synthetic import advance, world
 
 import sensorium as sn
 from sensorium.spec import contact_array
-from sensorium.stream.segments import SMALL
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Session, Subscription, Topic
+from sensorium.stream.subscription_table import SMALL, Session, Subscription, SubscriptionTable, Topic
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.header import BUNDLE, HEADER_BYTES, Header
@@ -78,7 +76,7 @@ class Listener:
         records, self.session.outbox.all = self.session.outbox.all, []  # type: ignore[attr-defined]
         for kind, number, _, content in records:
             if kind == CONTROL:
-                messages.append(msg.decode_at_client(content))
+                messages.append(msg.decode(msg.TO_CLIENT, content))
                 continue
             head, *bodies = content if isinstance(content, tuple) else (content,)
             body = bodies[0] if bodies else None
@@ -624,11 +622,11 @@ def test_shared_memory_is_freed_after_the_last_message_of_an_ended_stream() -> N
     topic = expected.real.topic
     payload = model.table.allocate(topic, 2 * SMALL, [expected.real])
     assert payload.segment >= 0 and model.table.counts.segments == 1
-    model.table.remove_topic(topic.info.id, "removed")
-    model.table.segments.tidy()
+    model.table.remove_topic(topic.info.name, "removed")
+    model.table.tidy()
     assert model.table.counts.segments == 1
     del payload
-    model.table.segments.tidy()
+    model.table.tidy()
     assert model.table.counts.segments == 0
     model.table.close()
 
@@ -642,8 +640,8 @@ class Outboxes:
     def send(self, session: Session, message: msg.Message) -> None:
         self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
 
-    def clear(self, session: Session) -> None:
-        session.outbox.clear()
+    def wake(self) -> None:
+        """Wake the thread, of which there is none."""
 
 
 @dataclass
@@ -694,12 +692,15 @@ class Model:
         self.table.sessions[session.route] = session
 
     def subscribe(self) -> None:
-        session, topic = self.random.choice([*self.table.sessions.values()]), self.random.choice([*self.table.topics])
+        session, topic = (
+            self.random.choice([*self.table.sessions.values()]),
+            self.random.choice([*self.table.topics.values()]),
+        )
         number, lossless = next(self.numbers), self.random.random() < 0.5
         window, limit = self.random.randint(1, 5), self.random.randint(1, 6)
-        wish = msg.Subscribe(number, topic, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
+        wish = msg.Subscribe(number, topic.info.id, lossless, 1, 0.0, self.random.randrange(4), 1, False, window, limit)
         self.table.subscribe(session, wish)
-        kind = "events" if topic == 3 else "lossless" if lossless else "latest"
+        kind = "events" if topic.info.events else "lossless" if lossless else "latest"
         expected = Expected(session.subscriptions[number], kind, window, limit)
         self.subscriptions.append(expected)
         self.by_number[session.route, number] = expected
@@ -727,7 +728,7 @@ class Model:
             while session.outbox:
                 kind, number, seq, content = session.outbox.popleft()
                 if kind == CONTROL:
-                    message = msg.decode_at_client(content)
+                    message = msg.decode(msg.TO_CLIENT, content)
                     if isinstance(message, msg.Eos):
                         self.by_number[session.route, message.subscription].ended = message.reason
                     elif isinstance(message, msg.Segment):
@@ -766,7 +767,7 @@ class Model:
             session, (segment, slot, _), memory = self.slots.pop(self.random.randrange(len(self.slots)))
             if self.table.sessions.get(session.route) is session:
                 assert self.memory(session, segment, slot) == memory, "written while held"
-                self.table.segments.release(session, segment, slot)
+                self.table.release(session, segment, slot)
 
     def end(self) -> None:
         if self.table.sessions and self.subscriptions:
@@ -783,8 +784,9 @@ class Model:
         self.connect(int(session.route))
 
     def replace_topic(self) -> None:
-        number = self.random.choice([*self.table.topics])
-        self.table.remove_topic(number, "removed")
+        name = self.random.choice([*self.table.topics])
+        number = self.table.topics[name].info.id
+        self.table.remove_topic(name, "removed")
         self.add_topic(number)
 
     def check(self) -> None:
@@ -860,7 +862,7 @@ def test_subscription_table_matches_the_policy_model(seed: int) -> None:
     model.release(len(model.slots))
     counts = model.table.counts
     assert (counts.subscriptions, counts.slots_lent) == (0, 0)
-    for number in list(model.table.topics):
-        model.table.remove_topic(number, "removed")
+    for name in list(model.table.topics):
+        model.table.remove_topic(name, "removed")
     assert model.table.counts.segments == 0
     model.table.close()

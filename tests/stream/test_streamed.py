@@ -28,9 +28,8 @@ from sensorium.stream.streamed import StreamedSensor, run_tick
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import ArrayData, RawData
-from sensorium.wire.owner import owner_of
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Snapshot, owner_of
 
 
 class Numbers(ArrayData):

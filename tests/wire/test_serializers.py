@@ -24,9 +24,8 @@ from sensorium.readings import Reading
 from sensorium.wire import serializers
 from sensorium.wire.data import ArrayData, RawData, empty
 from sensorium.wire.header import type_id
-from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer, Serializer, by_name, read_message
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import StreamInfo, plan
 
 
 @pytest.fixture(autouse=True)

@@ -20,10 +20,10 @@ import numpy as np
 
 from sensorium import errors
 from sensorium.client import checks, client_sensor
-from sensorium.client.address import key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
+from sensorium.client.link import key_options
 from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session
 from sensorium.client.subscription import Subscription
@@ -34,10 +34,9 @@ from sensorium.wire import messages as msg
 from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.failures import Failure
-from sensorium.wire.owner import owner_of
 from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Snapshot, owner_of
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""

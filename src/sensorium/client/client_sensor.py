@@ -19,9 +19,8 @@ from sensorium.errors import StaleError
 from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
-from sensorium.wire.owner import Owner
 from sensorium.wire.spawned import SpawnedSensor, registry_of
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot
 
 if TYPE_CHECKING:
     from sensorium.client.client import Client

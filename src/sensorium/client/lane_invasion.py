@@ -21,8 +21,7 @@ from sensorium.client.client_sensor import ClientEvent, ClientSensor
 from sensorium.errors import ConfigError
 from sensorium.readings import Body
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.owner import Owner
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot
 
 Points: TypeAlias = npt.NDArray[np.complex128]
 """Points on the ground, x + iy, m."""

@@ -21,13 +21,12 @@ from weakref import WeakValueDictionary
 from msgspec.structs import astuple
 
 from sensorium import errors
-from sensorium.client.address import why_silent
 from sensorium.client.callbacks import LOGGER, Callbacks
-from sensorium.client.link import Link, Message
+from sensorium.client.link import Link, Message, why_silent
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
-from sensorium.wire.bundles import messages_in
+from sensorium.wire.data import messages_in
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relayed_text
 

@@ -20,12 +20,10 @@ from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Sample
 from sensorium.wire import messages as msg
-from sensorium.wire.bundles import messages_in
-from sensorium.wire.data import LostEvents
+from sensorium.wire.data import LostEvents, messages_in
 from sensorium.wire.header import BUNDLE, HEADER_BYTES, MAGIC, Header, body_offset
-from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import StreamInfo, plan
 
 _NO_HEADER = Header()
 

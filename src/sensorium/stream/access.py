@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,9 +14,8 @@ from typing import Any
 from sensorium.errors import WireError
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.security import Credentials
-from sensorium.stream.sockets import LOG, TICK_S, Sockets
-from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Session
+from sensorium.stream.sockets import TICK_S, Sockets
+from sensorium.stream.subscription_table import LOG, Session, SubscriptionTable
 from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
 from sensorium.wire.slots import SlotWriter
@@ -45,7 +45,6 @@ class AccessControl:
         server: number of this run of the server.
         probe: segment with which clients check that they can read the server's memory; None without shared memory.
         catalogue: function that returns the latched description.
-        left: callback for each session that ended, on the socket's thread.
     """
 
     def __init__(
@@ -58,13 +57,12 @@ class AccessControl:
         server: bytes,
         probe: SlotWriter | None,
         catalogue: Callable[[], msg.Catalogue],
-        left: Callable[[Session], None],
     ) -> None:
         from sensorium import __version__
 
         self._table, self._sockets, self._credentials = table, sockets, credentials
         self._options, self._server, self._version = options, server, str(__version__)
-        self._probe, self._catalogue, self._left = probe, catalogue, left
+        self._probe, self._catalogue = probe, catalogue
         self._answers = 0
         self.commands: deque[tuple[Session, msg.Request]] = deque()
         """Commands for the owner of the loop."""
@@ -73,8 +71,8 @@ class AccessControl:
         self._closing = False
         self.refused = 0
         """Number of messages and clients that were refused."""
-        self.on_command: Callable[[], None] = lambda: None
-        """Callback after a command was added to `commands`."""
+        self.arrived = threading.Event()
+        """Set after a command was added to `commands`."""
 
     # Called by the socket's thread ------------------------------------------------------------------------------------
 
@@ -89,14 +87,13 @@ class AccessControl:
                     raise WireError("a record with further parts")
                 if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                     raise WireError(f"a control message of {len(content)} bytes")
-                message = msg.decode_at_server(content) if kind == CONTROL else None
+                message = msg.decode(msg.TO_SERVER, content) if kind == CONTROL else None
                 if session is not None:
                     session.silence = 0.0
                     if kind == CREDIT:
                         self._table.credit(session, a, b)
                     elif kind == RELEASE:
-                        with self._table.lock:
-                            self._table.segments.release(session, a, b)
+                        self._table.release(session, a, b)
                     elif message is not None:
                         self._handle_message(session, message)
                     else:
@@ -121,8 +118,7 @@ class AccessControl:
 
     def run_periodic(self) -> None:
         """End the sessions of silent clients and ended processes, and release memory that is no longer used."""
-        with self._table.lock:
-            self._table.segments.tidy()
+        self._table.tidy()
         self._answers = 0
         for session in list(self._table.sessions.values()):
             session.silence += TICK_S
@@ -144,7 +140,6 @@ class AccessControl:
         with self._table.lock:  # as one change: where `clients` shows the end, its sensors are known to be orphans
             self._table.remove_session(session)
             self.new_frame_listeners.pop(session, None)
-            self._left(session)
 
     def close(self, reason: str) -> None:
         """Notify all clients that the server ends, and wait a limited time until they have received it.
@@ -216,14 +211,14 @@ class AccessControl:
                     table.send(session, msg.Pong(self._server))
             case msg.Subscribe():
                 table.subscribe(session, message)
-                self.on_command()
+                self.arrived.set()
             case msg.Unsubscribe(subscription=number):
                 table.unsubscribe(session, number)
             case msg.Frames(wanted=wanted):
                 session.listens_to_frames = wanted
                 if wanted:
                     self.new_frame_listeners[session] = None
-                    self.on_command()
+                    self.arrived.set()
             case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory and session.process is None and session.pid != os.getpid():
@@ -238,4 +233,4 @@ class AccessControl:
                     raise WireError(f"more than {MAX_REQUESTS} requests that wait for an answer")
                 session.requests += 1
                 self.commands.append((session, message))
-                self.on_command()
+                self.arrived.set()

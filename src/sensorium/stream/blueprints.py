@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from sensorium import compat, registry
-from sensorium.errors import (
-    ConfigError,
-    DuplicateNameError,
-    Fault,
-    SensoriumError,
-    SensoriumWarning,
-    shown,
-)
+from sensorium.errors import ConfigError, DuplicateNameError, Fault, SensoriumError, SensoriumWarning, shown
 from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.spec import Requirement
 from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_id, plain

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.stream.frame_counter import FrameCounter
-from sensorium.stream.spawner import Spawner
-from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import LOG, Session
+from sensorium.stream.catalog import StreamCatalog
+from sensorium.stream.publisher import Publisher
+from sensorium.stream.subscription_table import LOG, Session, SubscriptionTable
 from sensorium.wire import messages as msg
 from sensorium.wire.warning_relay import WarningText, recording_warnings
 
@@ -25,12 +24,12 @@ class Commands:
     Args:
         server: the server.
         table: subscriptions of all clients.
-        spawner: creates sensors.
-        frame_counter: counter of the pending messages of a frame.
+        catalog: creates sensors.
+        publisher: announces complete frames.
     """
 
-    def __init__(self, server: Server, table: SubscriptionTable, spawner: Spawner, frame_counter: FrameCounter) -> None:
-        self._server, self._table, self._spawner, self._frame_counter = server, table, spawner, frame_counter
+    def __init__(self, server: Server, table: SubscriptionTable, catalog: StreamCatalog, publisher: Publisher) -> None:
+        self._server, self._table, self._catalog, self._publisher = server, table, catalog, publisher
         self.current: tuple[Session, msg.Request] | None = None
         """Client and command in progress."""
 
@@ -45,7 +44,7 @@ class Commands:
         try:
             if isinstance(command, msg.Spawn):
                 with recording_warnings() as warned:
-                    info = self._spawner.spawn(command, is_bounded=True)
+                    info = self._catalog.spawn(command, is_bounded=True)
                 session.sensors.add(info.name)
                 result = info.to_dict()
             else:
@@ -83,7 +82,7 @@ class Commands:
                     raise ConfigError.single("destroy", "sensor", name, "a sensor that this client spawned", fix)
                 server.remove(name, f"its client {session} destroyed it")
             case msg.Ask(what="blueprints"):
-                return [each.to_dict() for each in self._spawner.definitions().values()]
+                return [each.to_dict() for each in self._catalog.definitions().values()]
             case msg.Ask(what="world"):
                 return server.scene.world_file()
             case msg.Ask(what="pace"):
@@ -118,7 +117,7 @@ class Commands:
         ctrl = self._controls("step", command)
         self._table.slow_in_step.clear()
         server.scene.step(ctrl, command.substeps)
-        self._frame_counter.flush()
+        self._publisher.flush()
         scene = server.scene
         notes = list(self._table.slow_in_step)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}

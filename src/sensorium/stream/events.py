@@ -12,8 +12,7 @@ import numpy as np
 
 from sensorium.errors import WireError
 from sensorium.readings import Array, Reading
-from sensorium.wire.bundles import Item
-from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.data import ArrayData, Item, RawData
 from sensorium.wire.serializers import Serializer
 
 
@@ -36,10 +35,7 @@ class SafeDistanceSerializer(Serializer):
         envs = zip(reading.env_ids.tolist(), rows, strict=True)
         return [(ids[its].tobytes(), env, 1) for env, its in envs if its.stop > its.start]
 
-    @staticmethod
-    def deserialize(raw: RawData, /) -> SafeDistanceEvent:
-        """Return the event in a message."""
-        return SafeDistanceEvent(raw)
+    deserialize = staticmethod(SafeDistanceEvent)
 
 
 def _item(name: str, kind: type[float]) -> Any:
@@ -73,10 +69,7 @@ class ObstacleSerializer(Serializer):
         envs = reading.env_ids.tolist()
         return [(rows[k, mount].tobytes(), envs[k], 1) for k, mount in np.argwhere(np.isfinite(distance)).tolist()]
 
-    @staticmethod
-    def deserialize(raw: RawData, /) -> ObstacleEvent:
-        """Return the event in a message."""
-        return ObstacleEvent(raw)
+    deserialize = staticmethod(ObstacleEvent)
 
 
 PHASES = {1: "begin", 2: "persist", 3: "end"}
@@ -155,7 +148,4 @@ class CollisionSerializer(Serializer):
         envs = np.repeat(reading.env_ids, np.diff(offsets)).tolist()
         return [(rows[k].tobytes(), envs[k], 1) for k in np.flatnonzero(rows["tick"] > since).tolist()]
 
-    @staticmethod
-    def deserialize(raw: RawData, /) -> CollisionEvent:
-        """Return the event in a message."""
-        return CollisionEvent(raw)
+    deserialize = staticmethod(CollisionEvent)

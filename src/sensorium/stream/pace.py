@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from sensorium.errors import ConfigError
-from sensorium.stream.subscriptions import Session
+from sensorium.stream.subscription_table import Session
 
 
 class Pace:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from sensorium.errors import ConfigError, StreamError
+from sensorium.errors import ConfigError, RegistrationError, StreamError, shown
 from sensorium.pose import Pose
-from sensorium.stream.outgoing import Moment, Outgoing, Serialised, as_bytes
-from sensorium.stream.subscriptions import LOG
+from sensorium.readings import Array
+from sensorium.stream.publisher import Moment, Outgoing
+from sensorium.stream.subscription_table import LOG
 from sensorium.wire.buffers import Buffer, BufferPool
-from sensorium.wire.bundles import Item
+from sensorium.wire.data import Item
 from sensorium.wire.header import type_id
 from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
-    from sensorium.stream.streamed import StreamedSensor
-    from sensorium.stream.streamed_sensors import StreamedSensors
+    from sensorium.stream.streamed import StreamedSensor, StreamedSensors
 
+Serialised: TypeAlias = "Buffer | bytes | bytearray | memoryview | Array"
+"""Types that a serializer may return."""
 BUNDLED = 1024
 """Largest message that is bundled with others sent in the same `tick`, bytes."""
 MAX_IN_BUNDLE = 4096
@@ -238,7 +240,7 @@ class Capture:
         self._resolved, self._used = True, ""  # resolved until it is counted, for __del__
         self._stream, self.moment = stream, moment
         self._lock = threading.Lock()
-        stream.host.capture(stream.name, moment.frame)
+        stream.host.publisher.capture(stream.name, moment.frame)
         self._resolved = False
 
     @property
@@ -288,9 +290,28 @@ class Capture:
             if self._resolved:
                 return
             self._resolved = True
-        self._stream.host.resolved(self._stream.name, self.moment.frame)
+        self._stream.host.publisher.resolved(self._stream.name, self.moment.frame)
 
     def __del__(self) -> None:
         if not self._resolved:
             self._resolved = True  # no lock is needed without other references
-            self._stream.host.resolved(self._stream.name, self.moment.frame)
+            self._stream.host.publisher.resolved(self._stream.name, self.moment.frame)
+
+
+def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview, bool]:
+    """Return the result of a serializer as read-only bytes, and whether they can no longer change.
+
+    Raises:
+        RegistrationError: the result does not consist of bytes.
+    """
+    if isinstance(body, bytes):
+        return memoryview(body), True
+    if isinstance(body, Buffer):
+        return body.pop().view.toreadonly(), True  # moved out: later changes to the author's buffer have no effect
+    if isinstance(body, np.ndarray) and not body.dtype.hasobject:
+        body = np.ascontiguousarray(body, body.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
+    elif not isinstance(body, (bytearray, memoryview)):
+        what = f"{serializer.__name__}.serialize returned {shown(body)}"
+        raise RegistrationError(f"{what}, expected a Buffer, bytes or an array of numbers")
+    view = memoryview(body).toreadonly()
+    return view if view.format == "B" and view.ndim == 1 else memoryview(view.tobytes()), False

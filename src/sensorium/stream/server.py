@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -23,16 +22,13 @@ from sensorium.pose import Pose
 from sensorium.stream.access import AccessControl
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
-from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.pace import Pace
 from sensorium.stream.publisher import Publisher
 from sensorium.stream.security import Credentials, KeyPair
 from sensorium.stream.sockets import Sockets
-from sensorium.stream.spawner import Spawner
-from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
-from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Counts, Session, Subscription
+from sensorium.stream.streamed import WORLD, StreamedSensors
+from sensorium.stream.subscription_table import Counts, Session, Subscription, SubscriptionTable
 from sensorium.wire import messages as msg
 from sensorium.wire.address import split
 from sensorium.wire.slots import PROBE, SlotWriter, slots_available
@@ -111,13 +107,11 @@ class Server:
         self._id = secrets.token_bytes(8)
         self._arrangement = -1
         self._places = scene.places()
-        self._gone: deque[Session] = deque()
         self._tick_before = scene.tick - 1
         """Tick of the frame before the last one."""
         self._tick = scene.tick
         """Tick of the last frame."""
         self._closed = False
-        self._arrived = threading.Event()
         self._sockets = Sockets(
             [f"inproc://sensorium-{self._id.hex()}", *addresses], max_message=options.max_message, prepare=door.prepare
         )
@@ -133,37 +127,28 @@ class Server:
             self._sockets, uses_slots=uses_slots, max_held=int(1e6 * options.max_queued_mb),
             patience=options.patience if lockstep else 0.0,
         )  # fmt: skip
-        self._frame_counter = FrameCounter(self._table)
-        self._publisher = Publisher(self._table, self._frame_counter)
+        self._publisher = Publisher(self._table)
         self._access = AccessControl(
             self._table, self._sockets, door, options, server=self._id, probe=self._probe, catalogue=self._catalogue,
-            left=self._gone.append,
         )  # fmt: skip
-        self._access.on_command = self._arrived.set
         self.bodies = scene.bodies()
         """All bodies, with their names and bounding boxes."""
         self._bodies_text = self.bodies.to_dict()
         description = scene.description()
         self._about = {name: value for name, value in description.to_dict().items() if name != "sensors"}
-        self._cursor = scene.sample_cursor()
-        self._stream_catalog = StreamCatalog(scene, self._table, self._cursor, on_demand=options.on_demand)
-        self.streamed = StreamedSensors(
-            scene, self.bodies, self._stream_catalog, self._publisher, self._frame_counter, self._sockets.wake
-        )
+        self.streamed = StreamedSensors(scene, self.bodies, self._table.topics, self._publisher)
         """Sensors that run in the server."""
         self.failures = self.streamed.failures
         """Exceptions of streamed sensors."""
-        self._spawner = Spawner(
-            scene, self.bodies, self._stream_catalog, self.streamed, options, removed=self._forget_spawned
-        )
-        self._commands = Commands(self, self._table, self._spawner, self._frame_counter)
+        self._catalog = StreamCatalog(scene, self.bodies, self._table, self.streamed, options)
+        self._commands = Commands(self, self._table, self._catalog, self._publisher)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
-            self._stream_catalog.offer_sensor(name, described)
-        self._spawner.offer_world()
+            self._catalog.offer_sensor(name, described)
+        self._catalog.offer_world()
         self._arrangement = scene.arrangement
         self._places.have_changed(scene.sensors_in_use, scene.tick)
-        self._sockets.start(self._access.receive, self._run_periodic, self._frame_counter.flush)
+        self._sockets.start(self._access.receive, self._run_periodic, self._publisher.flush)
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -171,7 +156,7 @@ class Server:
             return "<Server: closed>"
         mode = "lock-step" if self.lockstep else "free-running"
         where = ", ".join(self.addresses) or "this process"
-        there = f"{len(self._stream_catalog.topics)} streams, {self.clients} client(s)"
+        there = f"{len(self._catalog.topics)} streams, {self.clients} client(s)"
         return f"<Server at {where}: {mode}, frame {self.frame}, {there}>"
 
     def __enter__(self) -> Server:
@@ -185,12 +170,12 @@ class Server:
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Name -> information about the stream."""
-        return {name: topic.info for name, topic in self._stream_catalog.topics.items()}
+        return {name: topic.info for name, topic in self._catalog.topics.items()}
 
     @property
     def frame(self) -> int:
         """Number of the last frame."""
-        return self._frame_counter.frame
+        return self._publisher.frame
 
     @property
     def clients(self) -> int:
@@ -237,8 +222,8 @@ class Server:
         self.owner = threading.current_thread()
         commands = self._access.commands
         if not commands and timeout > 0.0:
-            self._arrived.wait(timeout)
-        self._arrived.clear()
+            self._access.arrived.wait(timeout)
+        self._access.arrived.clear()
         with self._busy:
             return 0 if self._closed else self._do_commands()
 
@@ -247,7 +232,7 @@ class Server:
         self._remove_orphans()
         self._note_listeners(self.scene.tick)
         self._greet_new()
-        self._frame_counter.flush()
+        self._publisher.flush()
         waiting = len(commands)
         for _ in range(waiting):
             session, command = commands.popleft()
@@ -264,7 +249,7 @@ class Server:
         loop has stopped, they receive no notification, and their requests time out.
         """
         self._access.run_periodic()
-        self._frame_counter.run_periodic()
+        self._publisher.run_periodic()
         current, is_loading = self._commands.current, self.scene.compute.is_loading
         if current is None and not is_loading:
             return
@@ -277,7 +262,7 @@ class Server:
 
     def wake(self) -> None:
         """Wake a waiting `poll`; from any thread."""
-        self._arrived.set()
+        self._access.arrived.set()
 
     def run(
         self,
@@ -354,9 +339,9 @@ class Server:
         """Remove everything that the server added to the scene; called on the loop's thread."""
         self._leaves = False
         self._watch.close()
-        for name in list(self._stream_catalog.listened):
-            self._stream_catalog.no_longer_listened(name)
-        self._spawner.remove_all()
+        for name in list(self._catalog.listened):
+            self._catalog.no_longer_listened(name)
+        self._catalog.remove_all()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -381,10 +366,10 @@ class Server:
         is_moved = self._places.have_changed(self.scene.sensors_in_use, self.scene.tick)
         if (self.scene.arrangement != self._arrangement or is_moved) and not self._closed:
             described = self.scene.description().sensors
-            self._spawner.forget_removed(described)
-            self._stream_catalog.follow(described)
+            self._catalog.forget_removed(described)
+            self._catalog.follow(described)
             self._arrangement = self.scene.arrangement
-        self._watch.sensors = self._stream_catalog.note_listeners(since)
+        self._watch.sensors = self._catalog.note_listeners(since)
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -401,14 +386,14 @@ class Server:
     def _send_frame(self) -> None:
         self._remove_orphans()
         scene, table, wall_ns = self.scene, self._table, time.time_ns()
-        self._frame_counter.frame = frame = self._frame_counter.frame + 1
+        self._publisher.frame = frame = self._publisher.frame + 1
         tick = scene.tick
         self._tick_before, self._tick = min(self._tick, tick - 1), tick
         self._note_listeners(self._tick_before)
-        topics, now = self._stream_catalog.topics, time.monotonic()
+        topics, now = self._catalog.topics, time.monotonic()
         due: dict[str, list[Subscription]] = {}
         with table.lock:
-            for name in self._stream_catalog.listened:
+            for name in self._catalog.listened:
                 receivers = topics[name].subscriptions
                 if any([not each.interval or now >= each.next_time for each in receivers]):  # by their max_rate
                     due[name] = receivers
@@ -426,11 +411,11 @@ class Server:
                 self._publish(names, due, wall_ns, truth=truth)
         for name, failure in self.streamed.tick(frame, wall_ns):
             self.remove(name, f"it failed: {failure}")
-        self._frame_counter.done(frame, tick, round(scene.time * 1e9))
+        self._publisher.done(frame, tick, round(scene.time * 1e9))
 
     def _publish(self, names: list[str], due: Mapping[str, list[Subscription]], wall_ns: int, *, truth: bool) -> None:
         """Send the new samples of some sensors to their subscriptions."""
-        scene, cursor, topics = self.scene, self._cursor, self._stream_catalog.topics
+        scene, cursor, topics = self.scene, self._catalog.cursor, self._catalog.topics
         if not (pending := cursor.pending(names, truth=truth)):
             return
         arrived = cursor.pending(pending, truth=False) if truth else pending
@@ -448,7 +433,7 @@ class Server:
             if name not in arrived:  # only the ground truth is new
                 receivers = [each for each in receivers if each.key[2]]
             if receivers:
-                frame, dt = self._frame_counter.frame, scene.engine.dt
+                frame, dt = self._publisher.frame, scene.engine.dt
                 self._publisher.reading(topics[name], reading, frame, wall_ns, dt, receivers)
 
     def _greet_new(self) -> None:
@@ -457,7 +442,7 @@ class Server:
         while fresh and scene.engine.tick == scene.tick:  # otherwise the scene lags behind its stepped engine
             subscription = fresh.popleft()
             info = subscription.topic.info
-            is_offered = self._stream_catalog.topics.get(info.name) is subscription.topic
+            is_offered = self._catalog.topics.get(info.name) is subscription.topic
             if subscription.ended or info.where != "scene" or not is_offered:
                 continue
             (first, count, truth), cursor = subscription.key, scene.sample_cursor()
@@ -470,8 +455,8 @@ class Server:
             self._publisher.reading(topic, reading, self.frame, now, dt, [subscription], is_new=False)
         while waiting:
             session, _ = waiting.popitem()
-            if session.listens_to_frames and self.frame and not self._frame_counter.waiting:
-                self._frame_counter.announce([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
+            if session.listens_to_frames and self.frame and not self._publisher.waiting:
+                self._publisher.announce([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------
 
@@ -501,7 +486,7 @@ class Server:
         self._check_open()
         pose = tuple((transform or Pose()).to_array().tolist())
         request = msg.Spawn(0, blueprint, {**(values or {})}, name, pose, attach_to or "", -1 if env is None else env)
-        return self._spawner.spawn(request)
+        return self._catalog.spawn(request)
 
     def remove(self, name: str, reason: str = "it was removed") -> None:
         """Remove a spawned sensor.
@@ -509,22 +494,17 @@ class Server:
         Raises:
             UnknownNameError: no spawned sensor has that name.
         """
-        self._spawner.remove(name, reason)
-
-    def _forget_spawned(self, name: str) -> None:
-        """Remove a sensor from the lists of its client."""
-        for session in [*self._table.sessions.values(), *self._gone]:
-            session.sensors.discard(name)
+        self._catalog.remove(name, reason)
 
     def _remove_orphans(self) -> None:
         """Remove the sensors of clients that are gone."""
-        while self._gone:
-            session = self._gone.popleft()
+        while self._table.gone:
+            session = self._table.gone.popleft()
             if self.pace is not None:
                 self.pace.forget(session)
             for name in list(session.sensors):
                 with contextlib.suppress(UnknownNameError):  # removed in the meantime
-                    self._spawner.remove(name, f"its client {session} is gone")
+                    self._catalog.remove(name, f"its client {session} is gone")
 
 
 def serve(

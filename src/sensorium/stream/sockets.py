@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import socket
 import stat
@@ -18,12 +17,10 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from sensorium.errors import StreamError
-from sensorium.stream.subscriptions import Session
+from sensorium.stream.subscription_table import LOG, Session
 from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, Record, pack
 from sensorium.wire.waker import Waker
-
-LOG = logging.getLogger("sensorium.stream")
 
 COPIED_BELOW = 64 * 1024
 """Largest part that is copied into the socket, bytes; below it, passing memory by reference costs more."""
@@ -59,11 +56,7 @@ class Sockets:
     """
 
     def __init__(
-        self,
-        addresses: list[str],
-        *,
-        max_message: int,
-        prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]],
+        self, addresses: list[str], *, max_message: int, prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]]
     ) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
         zmq.Frame(b" ", copy=False)  # pyzmq's thread for sent memory starts now, while there are descriptors for it
@@ -122,10 +115,7 @@ class Sockets:
         self._files.append(path)
 
     def start(
-        self,
-        receive: Callable[[bytes, list[Any]], None],
-        run_periodic: Callable[[], None],
-        between: Callable[[], None],
+        self, receive: Callable[[bytes, list[Any]], None], run_periodic: Callable[[], None], between: Callable[[], None]
     ) -> None:
         """Start the thread.
 

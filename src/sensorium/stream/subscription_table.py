@@ -9,19 +9,29 @@ message that is replaced, or an event that finds no room, leaves a gap in the nu
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sensorium.stream.segments import SMALL, Segments
-from sensorium.stream.sockets import Sockets
-from sensorium.stream.subscriptions import Counts, Key, Payload, Session, Subscription, Topic
+from sensorium.errors import StreamError
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import DATA, SLOT, Record
+from sensorium.wire.buffers import BufferPool
+from sensorium.wire.packing import DATA, PLACE, SLOT, Record
+from sensorium.wire.serializers import FieldSerializer, Serializer
+from sensorium.wire.slots import SlotWriter
 from sensorium.wire.stream_info import StreamInfo
 
+if TYPE_CHECKING:
+    from sensorium.stream.sockets import Sockets
+
+LOG = logging.getLogger("sensorium.stream")
+"""Logger of the server."""
+Key = tuple[int, int, bool]
+"""Requested content of a sample: first env, number of envs, whether with the ground truth."""
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of subscriptions of one client."""
 MAX_WINDOW = 65536
@@ -30,6 +40,138 @@ LARGE_IN_SOCKET, LARGE_IN_SLOTS = 3, 4
 """Maximum number of messages larger than `SMALL` in transit to one subscription, whatever its window. The first limit
 applies to the socket, where more would slow down the receiver, whose memory is then never warm. The second applies to
 shared memory."""
+SMALL = 16 * 1024
+"""Largest message that shares a part with its head, bytes. Larger ones use a slot or separate parts."""
+SLOTS_PER_CLIENT = 6
+"""Maximum number of slots of one segment that a client may hold; further messages are copied."""
+SLOTS = 64
+"""Number of slots of a segment. Unused slots take no memory."""
+
+
+@dataclass(slots=True, eq=False)
+class Payload:
+    """One data message in memory.
+
+    Args:
+        data: its bytes, writable until it is offered.
+        size: its size, bytes.
+        segment: number of its shared-memory segment; -1 for none.
+        slot: number of the slot.
+        count: number of messages that it represents; several for a bundle.
+        body: its body, if it is in separate memory that never changes; `data` is then header and poses.
+    """
+
+    data: Any
+    size: int
+    segment: int = -1
+    slot: int = -1
+    count: int = 1
+    body: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client.
+
+    Args:
+        route: its address in the socket.
+        name: its chosen name.
+        pid: id of its process.
+        host: host of its process.
+    """
+
+    route: bytes
+    name: str
+    pid: int
+    host: str
+    shares_memory: bool = False
+    """Whether it can read the server's slots."""
+    max_message: int = 2**30
+    """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
+    listens_to_frames: bool = False
+    silence: float = 0.0
+    """Time without a message from it, s, while the server's thread ran: not that of a suspended program."""
+    greeted: float = 0.0
+    last_pong: float = 0.0
+    outbox: deque[Record] = field(default_factory=deque, repr=False)
+    subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
+    """Subscriptions, including ended ones with messages in transit."""
+    held: int = 0
+    """Size of the messages that wait or are in transit through the socket, bytes."""
+    lent: dict[tuple[int, int], list[Any]] = field(default_factory=dict, repr=False)
+    """(segment, slot) -> its memory, once for each time that it was lent."""
+    segments: set[int] = field(default_factory=set, repr=False)
+    """Segments announced to the client."""
+    sensors: set[str] = field(default_factory=set, repr=False)
+    """Names of the sensors it spawned."""
+    process: int | None = None
+    """Descriptor that tells the end of its process, which is on this machine."""
+    requests: int = 0
+    """Number of requests that wait for the owner of the loop."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (process {self.pid} on {self.host})"
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """Subscription of one client to one topic."""
+
+    session: Session
+    number: int
+    topic: Topic
+    lossless: bool
+    every: int
+    interval: float
+    key: Key
+    window: int
+    """Maximum number of messages in transit."""
+    limit: int
+    """Maximum number of waiting messages."""
+    samples: int = 0
+    """Number of samples available to it; with `every` it receives the first and every n-th after it."""
+    next_time: float = 0.0
+    seq: int = 0
+    """Number of messages offered to it, including those that were replaced or lost."""
+    waiting: deque[tuple[int, Payload]] = field(default_factory=deque, repr=False)
+    """Messages that may not be sent yet, each with the number of its first message."""
+    queued: int = 0
+    """Number of waiting messages; a bundle counts as its messages."""
+    in_transit: deque[list[int]] = field(default_factory=deque, repr=False)
+    """Number of messages without a credit, and size in the socket, of each sent payload."""
+    sent: int = 0
+    """Number of messages in transit."""
+    ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One stream of data, e.g. of one sensor."""
+
+    info: StreamInfo
+    serializer: type[Serializer] = FieldSerializer
+    """Converts the readings of a sensor of the scene."""
+    env: int | None = None
+    """Only environment of the stream; None for all."""
+    pool: BufferPool = field(default_factory=BufferPool, repr=False)
+    subscriptions: list[Subscription] = field(default_factory=list, repr=False)
+    seq: int = 0
+    segment: int = -1
+    """Number of its shared-memory segment; -1 for none yet."""
+    sent_tick: int = -1
+    """Physics tick up to which events were sent, or happened before there were listeners."""
+    has_lost: bool = False
+    """Whether the log reports that its sensor lost events."""
+
+
+class Counts(NamedTuple):
+    """Current numbers of objects that a server holds for its clients."""
+
+    sessions: int
+    subscriptions: int
+    topics: int
+    segments: int
+    slots_lent: int
 
 
 class SubscriptionTable:
@@ -44,13 +186,16 @@ class SubscriptionTable:
     """
 
     def __init__(self, sockets: Sockets, *, uses_slots: bool, max_held: int = 2**30, patience: float = 0.0) -> None:
-        self.send = sockets.send
+        self.send, self.wake = sockets.send, sockets.wake
         self._sockets, self._max_held, self._patience = sockets, max_held, patience
         self.lock = threading.RLock()
         self.has_room = threading.Condition(self.lock)
         """Notified when messages were read, or subscriptions ended."""
         self.sessions: dict[bytes, Session] = {}
-        self.topics: dict[int, Topic] = {}
+        self.topics: dict[str, Topic] = {}
+        """Name -> stream; only the thread of the loop's owner changes it."""
+        self.gone: deque[Session] = deque()
+        """Sessions that ended, until the loop's owner has removed their sensors."""
         self.fresh: deque[Subscription] = deque()
         """Subscriptions that started since the last frame; they also receive its data."""
         self.slow: deque[str] = deque(maxlen=100)
@@ -59,7 +204,11 @@ class SubscriptionTable:
         """Reports of clients that did not read in time during a step."""
         self.sent_bytes = 0
         """Total size of the data sent to clients, bytes."""
-        self.segments = Segments(self.sessions, sockets.send)
+        self._open: dict[int, SlotWriter] = {}
+        """Number -> segment of shared memory; one per stream with large messages."""
+        self._retired: dict[int, SlotWriter] = {}
+        """Segments without new messages, which clients still read."""
+        self._created = 0
         self._uses_slots = uses_slots
         self.version = 0
         """Number of changes of the subscriptions."""
@@ -74,7 +223,7 @@ class SubscriptionTable:
                 len(sessions),
                 sum(not each.ended for session in sessions for each in session.subscriptions.values()),
                 len(self.topics),
-                len(self.segments),
+                len(self._open) + len(self._retired),
                 sum(len(held) for session in sessions for held in session.lent.values()),
             )
 
@@ -94,7 +243,7 @@ class SubscriptionTable:
     def add_topic(self, topic: Topic) -> None:
         """Add a topic and notify all clients."""
         with self.lock:
-            self.topics[topic.info.id] = topic
+            self.topics[topic.info.name] = topic
             self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
 
@@ -104,16 +253,16 @@ class SubscriptionTable:
             topic.info = info
             self.send_to_all(msg.Added(info.to_dict()))
 
-    def remove_topic(self, number: int, reason: str) -> None:
+    def remove_topic(self, name: str, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
         with self.lock:
-            topic = self.topics.pop(number, None)
+            topic = self.topics.pop(name, None)
             if topic is None:
                 return  # the table was closed in the meantime
-            self.send_to_all(msg.Removed(number, reason))  # first: a listener whose stream ended finds no sensor
+            self.send_to_all(msg.Removed(topic.info.id, reason))  # first: a listener whose stream ended finds no sensor
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
-            self.segments.retire(topic)
+            self._retire(topic)
 
     # Sessions ---------------------------------------------------------------------------------------------------------
 
@@ -126,7 +275,8 @@ class SubscriptionTable:
                 self._drop(subscription)
             session.lent.clear()
             session.outbox.clear()
-            self.segments.tidy()
+            self.gone.append(session)
+            self.tidy()
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
@@ -138,7 +288,7 @@ class SubscriptionTable:
             ValueError: the request is invalid; the message names the reason.
         """
         with self.lock:
-            topic = self.topics.get(terms.stream)
+            topic = next((each for each in self.topics.values() if each.info.id == terms.stream), None)
             if topic is None:
                 self.send(session, msg.Eos(terms.subscription, f"the stream {terms.stream} does not exist"))
                 return
@@ -290,7 +440,7 @@ class SubscriptionTable:
             return Payload(bytearray(size), size)
         if in_slot and self._uses_slots and any([each.session.shares_memory for each in receivers]):
             with self.lock:
-                if (payload := self.segments.allocate(topic, size)) is not None:
+                if (payload := self._take_slot(topic, size)) is not None:
                     return payload
         if body is not None:
             return Payload(bytearray(size - len(body)), size, body=body)
@@ -338,12 +488,12 @@ class SubscriptionTable:
             number, payload = waiting[0]
             size, content = payload.size, payload.data
             is_small = size <= SMALL
-            in_slot = not is_small and session.shares_memory and self.segments.can_lend(session, payload)
+            in_slot = not is_small and session.shares_memory and self._can_lend(session, payload)
             if not is_small and payload.count == 1:
                 if subscription.sent >= (LARGE_IN_SLOTS if in_slot else LARGE_IN_SOCKET):
                     return
             if in_slot:
-                content = self.segments.lend(session, payload)
+                content = self._lend(session, payload)
                 session.held -= size
             elif size > session.max_message:
                 reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
@@ -390,8 +540,79 @@ class SubscriptionTable:
                 self._send_waiting(subscription)
             self.has_room.notify_all()
 
+    # Shared memory; the caller holds the lock -------------------------------------------------------------------------
+
+    def _take_slot(self, topic: Topic, size: int) -> Payload | None:
+        """Return shared memory for a message of a topic; None if there is none left."""
+        writer = self._open.get(topic.segment)
+        if writer is None or writer.slot_size < size:
+            self._retire(topic)
+            room = 2 * size if any(spec.is_ragged for spec in topic.info.specs) else size
+            try:
+                writer = self._open[self._created] = SlotWriter(room, SLOTS)
+            except StreamError:  # no memory or descriptor is left: the socket carries the message
+                return None
+            topic.segment, self._created = self._created, self._created + 1
+        if (taken := writer.take()) is None:
+            return None
+        slot, memory = taken
+        return Payload(memory[:size], size, topic.segment, slot)
+
+    def _can_lend(self, session: Session, payload: Payload) -> bool:
+        """Return whether a client can read a message in shared memory, and holds few slots of its segment."""
+        if payload.segment not in self._open:
+            return False
+        held = [len(lent) for (segment, _), lent in session.lent.items() if segment == payload.segment]
+        return sum(held) < SLOTS_PER_CLIENT
+
+    def _lend(self, session: Session, payload: Payload) -> bytes:
+        """Lend a slot to a client, and return its place."""
+        segment, writer = payload.segment, self._open[payload.segment]
+        if segment not in session.segments:
+            session.segments.add(segment)
+            self.send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
+        session.lent.setdefault((segment, payload.slot), []).append(payload.data)
+        return PLACE.pack(segment, payload.slot, payload.size)
+
+    def release(self, session: Session, segment: int, slot: int) -> None:
+        """Release a slot that a client has read.
+
+        Raises:
+            ValueError: the client does not hold it.
+        """
+        with self.lock:
+            if not (held := session.lent.get((segment, slot))):
+                raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which the client does not hold")
+            held.pop()
+            if not held:
+                del session.lent[segment, slot]
+            self.tidy()
+
+    def _retire(self, topic: Topic) -> None:
+        """Retire the segment of a stream; it is closed when no client holds a slot of it."""
+        writer = self._open.pop(topic.segment, None)
+        if writer is not None:
+            self._retired[topic.segment] = writer
+            for session in self.sessions.values():
+                if topic.segment in session.segments:
+                    session.segments.discard(topic.segment)
+                    self.send(session, msg.Unmap(topic.segment))
+            self.tidy()
+        topic.segment = -1
+
+    def tidy(self) -> None:
+        """Close retired segments of which no client holds a slot; called periodically."""
+        with self.lock:
+            for segment, writer in list(self._retired.items()):
+                if writer.free == writer.count:
+                    writer.close()
+                    del self._retired[segment]
+
     def close(self) -> None:
         """Release all memory."""
         with self.lock:
-            self.segments.close()
+            for writer in [*self._open.values(), *self._retired.values()]:
+                writer.close()
+            self._open.clear()
+            self._retired.clear()
             self.topics.clear()

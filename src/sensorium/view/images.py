@@ -13,29 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium import pictures
 from sensorium.drawing import INVERSE, rotate
-from sensorium.pictures import (
-    MISS,
-    box_edges,
-    colorize_depth,
-    colorize_flow,
-    colorize_ids,
-    colorize_normals,
-    colors_of,
-    composite,
-    depth_range,
-    draw_boxes,
-    draw_lines,
-    flow_length,
-    save_image,
-)
-from sensorium.readings import Array
+from sensorium.readings import Array, Reading
+from sensorium.spec import FieldSpec
 from sensorium.view.panels import Spec, captures_of, name_panel, own_shape, panel, panels_of, shown_values
 from sensorium.view.style import INK, column_of, name_and_unit
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
+MAX_PIXELS = 320
+"""Maximum width or height of a shown image; of larger ones every k-th pixel is shown."""
 IN_ROW = 3
 """Number of images beside each other."""
 SHARP = 240
@@ -67,11 +56,11 @@ def _signed(values: Array) -> Array:
 
 
 _COLORS: Mapping[str, Callable[[Array], Array]] = {
-    "depth": colorize_depth,
-    "normals": colorize_normals,
-    "flow": colorize_flow,
+    "depth": pictures.colorize_depth,
+    "normals": pictures.colorize_normals,
+    "flow": pictures.colorize_flow,
     "light": _displayed,
-    "points": lambda points: colorize_depth(np.linalg.norm(points, axis=-1)),
+    "points": lambda points: pictures.colorize_depth(np.linalg.norm(points, axis=-1)),
     "counts": _signed,
 }
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
@@ -117,7 +106,7 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: in
         below = next((ids[name] for name in IDS if name in ids), None)
         if below is None:
             height, width = sensor.info["constants"]["image_shape"]
-            picture: Array = np.full((height * zoom, width * zoom, 3), MISS, np.uint8)
+            picture: Array = np.full((height * zoom, width * zoom, 3), pictures.MISS, np.uint8)
         else:
             picture = picture_of(sensor, below, row, env, zoom)
         if values.shape[-1] == 6:
@@ -125,8 +114,8 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: in
             boxes[:, 3:5] += 1.0  # the far sides of the pixels
             boxes[:, 1:5] *= zoom
             boxes[:, 3:5] -= 1.0
-            return draw_boxes(picture, boxes)
-        return draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
+            return pictures.draw_boxes(picture, boxes)
+        return pictures.draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
     colors = colored(values, spec, first=2 if _labels(sensor.info, spec) else 0)
     return colors.repeat(zoom, axis=0).repeat(zoom, axis=1)
 
@@ -135,8 +124,8 @@ def colored(values: Array, spec: Spec, *, first: int = 0) -> Array:
     """Return an image `[height, width, channel]` as colours, uint8 `[height, width, 3]`; see `colorize_ids`."""
     kind = picture_kind(spec)
     if kind == "color":
-        return composite(values) if values.shape[2] == 4 else values
-    return colorize_ids(values[..., 0], first=first) if kind == "ids" else _COLORS[kind](values)
+        return pictures.composite(values) if values.shape[2] == 4 else values
+    return pictures.colorize_ids(values[..., 0], first=first) if kind == "ids" else _COLORS[kind](values)
 
 
 def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
@@ -158,8 +147,25 @@ def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathL
         arrivals = sensor.pairs(column)[0] if specs else np.zeros(0, np.int64)
         for spec in specs if len(arrivals) else ():
             name = f"{sensor.name}.{spec['name']}.png".replace("/", "_")
-            written.append(save_image(Path(folder) / name, picture_of(sensor, spec, arrivals[-1], column)))
+            written.append(pictures.save_image(Path(folder) / name, picture_of(sensor, spec, arrivals[-1], column)))
     return written
+
+
+def image_fields(specs: tuple[FieldSpec, ...]) -> list[str]:
+    """Return the names of a sensor's images, those in colour first."""
+    images = [spec for spec in specs if picture_kind(spec.to_dict()) not in ("", "boxes")]
+    return [spec.name for spec in sorted(images, key=lambda spec: spec.dtype != "uint8" or spec.kind == "id")]
+
+
+def image_of(reading: Reading, field: str, *, truth: bool) -> Array | None:
+    """Return an image of the first environment and mount as uint8 `[height, width, 3]`; None without pixels."""
+    spec = next(spec for spec in reading.specs if spec.name == field)
+    values = (reading.truth if truth and reading.truth else reading.measured)[field][0]
+    if spec.axes[:1] == ("mount",):
+        values = values[0]
+    every = 1 + (max(values.shape[:2]) - 1) // MAX_PIXELS
+    pixels = values[::every, ::every]
+    return np.ascontiguousarray(colored(pixels, spec.to_dict())) if pixels.size else None
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------
@@ -187,7 +193,8 @@ def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[
     found, counts = np.unique(pixels, axis=0, return_counts=True)
     shares = []
     for each, count in sorted(zip(found.tolist(), counts.tolist(), strict=True), key=lambda pair: -pair[1]):
-        color = composite(each) if is_color else colorize_ids(np.array([each]), first=2 if labels else 0)[0]
+        ids = np.array([each])
+        color = pictures.composite(each) if is_color else pictures.colorize_ids(ids, first=2 if labels else 0)[0]
         key = str(tuple(each)) if is_color else str(each[0])
         label = labels.get(key, key)
         if not is_color and not labels:
@@ -232,7 +239,7 @@ def _draw_picture(axes: Any, sensor: SensorRecording, spec: Spec, row: int, env:
     axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
     if kind == "depth":
         depth = shown_values(sensor, spec, values[..., 0])
-        panel(axes, depth, name_and_unit(spec), depth_range(values), "viridis_r")
+        panel(axes, depth, name_and_unit(spec), pictures.depth_range(values), "viridis_r")
         return
     height, width = sensor.info["constants"]["image_shape"] if kind == "boxes" else values.shape[:2]
     picture = picture_of(sensor, spec, row, env, zoom=max(1, round(SHARP / width)))
@@ -244,10 +251,10 @@ def _draw_picture(axes: Any, sensor: SensorRecording, spec: Spec, row: int, env:
         largest = int(np.abs(values.astype(np.int64)).max(initial=0))
         _add_key(axes, [(f"+{largest}", PLUS), (f"-{largest}", MINUS)] if largest else [])
     elif kind == "normals":
-        colors = colorize_normals(np.concatenate([np.eye(3), -np.eye(3)])).tolist()
+        colors = pictures.colorize_normals(np.concatenate([np.eye(3), -np.eye(3)])).tolist()
         _add_key(axes, list(zip(("+x", "+y", "+z", "-x", "-y", "-z"), colors, strict=True)))
     elif kind == "flow":
-        _add_wheel(axes, flow_length(values))
+        _add_wheel(axes, pictures.flow_length(values))
     elif kind == "boxes":
         _name_boxes(axes, sensor, spec, values, row, env)
 
@@ -273,7 +280,7 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
 def _add_wheel(axes: Any, longest: float) -> None:
     """Add the colours of all directions of motion below an image, and the length of the strongest colour."""
     flow = np.stack(np.meshgrid(*2 * [np.linspace(-1.0, 1.0, 96)]), axis=-1)
-    colors = colorize_flow(flow, 1.0)
+    colors = pictures.colorize_flow(flow, 1.0)
     colors[np.hypot(flow[..., 0], flow[..., 1]) > 1.0] = 255
     wheel = axes.inset_axes((0.0, -0.34, 0.25, 0.32))
     wheel.imshow(colors)
@@ -299,8 +306,8 @@ def _name_boxes(axes: Any, sensor: SensorRecording, spec: Spec, boxes: Array, ro
             name_panel(axes, f"{spec['name']}: edges need a pinhole")
     for id, (left, top) in zip(boxes[:, 0].astype(int).tolist(), corners.tolist(), strict=True):
         if np.isfinite(left):
-            box = {"facecolor": "#ffffff", "edgecolor": colors_of(id)[:3] / 255.0, "linewidth": 0.8, "pad": 0.6,
-                   "alpha": 0.85}  # fmt: skip
+            edge = pictures.colors_of(id)[:3] / 255.0
+            box = {"facecolor": "#ffffff", "edgecolor": edge, "linewidth": 0.8, "pad": 0.6, "alpha": 0.85}
             text = _worded(labels.get(str(id), ""))
             axes.text(np.clip(left, 0.0, width), np.clip(top, 0.0, height), text, fontsize=5.5, clip_on=True, bbox=box)
 
@@ -315,7 +322,7 @@ def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
         captures_of(sensor.measured[name], row, env, fields[name]).astype(np.float64)
         for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
     )
-    seen = rotate(quat * INVERSE, box_edges(boxes, EDGE_POINTS) - pos)
+    seen = rotate(quat * INVERSE, pictures.box_edges(boxes, EDGE_POINTS) - pos)
     is_seen = (seen[..., :1] > 1e-3) & (sensor.info["constants"]["lens"]["kind"] == "pinhole")
     depth = np.where(is_seen, seen[..., :1], np.nan)
     plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -109,29 +110,6 @@ class RawData:
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
 
 
-def messages_of(
-    header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
-) -> Iterator[RawData]:
-    """Yield the messages of a bundle whose lengths were checked. The loop body runs once per small message.
-
-    Args:
-        header: header of the bundle.
-        head: read-only memory with the poses of all envs of the bundle, 128 bytes after its start.
-        bodies: the bodies in order, without gaps.
-        rows: length, first env and number of envs of each message.
-        info: stream of the bundle.
-    """
-    at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
-    for length, first, count in rows:
-        raw = RawData.__new__(RawData)
-        raw._item, raw.info = (header, seq, first, count), info
-        raw.body = memoryview(bodies[at : at + length])
-        raw.head = head if count == envs else head[(first - first0) * stride :]
-        yield raw
-        at += length
-        seq += 1
-
-
 def empty(size: int) -> npt.NDArray[np.uint8]:
     """Return memory of `size` bytes, contents undefined, aligned to 64 bytes."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
@@ -146,6 +124,78 @@ def _joined(head: bytes, body: bytes | memoryview, info: StreamInfo) -> RawData:
     memory[len(head) :] = np.frombuffer(body, _BYTE)
     memory.flags.writeable = False
     return RawData(memory, info)
+
+
+# Bundles --------------------------------------------------------------------------------------------------------------
+
+Item = tuple[bytes | memoryview, int, int]
+"""Body, first env and number of envs of a message."""
+
+
+# The body of a bundle starts with the number of messages and a row per message, u32: the size of its body in bytes,
+# its first env and its number of envs. The bodies follow in order. Message i has the number `seq` of the header plus i.
+_ROW = struct.Struct("<III")
+
+
+def messages_in(memory: Any) -> int:
+    """Return the number of messages in received memory: several for a bundle."""
+    if len(memory) < HEADER_BYTES or not memory[6] & BUNDLE:
+        return 1
+    start = Header.peek(memory).body_offset
+    return int.from_bytes(bytes(memory[start : start + 4]), "little")
+
+
+def bundle_body(items: Sequence[Item]) -> bytes:
+    """Return the body of a bundle."""
+    pack = _ROW.pack
+    table = [pack(len(body), first, count) for body, first, count in items]
+    return b"".join((len(items).to_bytes(4, "little"), *table, *(body for body, _, _ in items)))
+
+
+def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawData]:
+    """Return the messages of a bundle. Their bodies are copies, so that they do not keep the received memory alive.
+
+    Args:
+        memory: the message, contiguous; it must not be written afterwards.
+        info: stream of the message.
+        type_id: expected type of the data.
+
+    Raises:
+        WireError: the bytes are not a bundle of that stream.
+    """
+    raw = RawData(memory, info)
+    header, body, head = raw.header, raw.body, raw.head
+    if not header.flags & BUNDLE:
+        raise WireError(f"a message of stream {info.name!r} is not a bundle.")
+    if header.type_id != type_id:
+        raise WireError(f"a bundle of stream {info.name!r} contains data of the wrong type {header.type_id:#018x}.")
+    if header.stream != info.id:
+        raise WireError(f"stream {info.id} ({info.name!r}) received a bundle that belongs to stream {header.stream}.")
+    size = len(body)
+    n = int.from_bytes(body[:4], "little") if size >= 4 else -1
+    at = 4 + _ROW.size * n
+    if n < 0 or at > size:
+        raise WireError(f"a bundle of stream {info.name!r} has {size} bytes, which is too short for {n} messages.")
+    rows = list(_ROW.iter_unpack(body[4:at]))
+    end = header.first_env + header.num_envs
+    if at + sum(row[0] for row in rows) != size:
+        raise WireError(f"the messages in a bundle of stream {info.name!r} do not add up to its {size} bytes.")
+    if any(first < header.first_env or first + count > end for _, first, count in rows):
+        raise WireError(f"a bundle of stream {info.name!r} contains messages of environments outside its header.")
+    bodies, stride = bytes(body[at:]), header.poses * POSE_BYTES
+
+    def messages() -> Iterator[RawData]:  # the loop body runs once per small message
+        start, seq = 0, header.seq
+        for length, first, count in rows:
+            each = RawData.__new__(RawData)
+            each._item, each.info = (header, seq, first, count), info
+            each.body = memoryview(bodies[start : start + length])
+            each.head = head if count == header.num_envs else head[(first - header.first_env) * stride :]
+            yield each
+            start += length
+            seq += 1
+
+    return messages()
 
 
 # Custom types of data ------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ TRUTH = 1
 EVENTS = 2
 """Flag: a message of a stream of events."""
 BUNDLE = 4
-"""Flag: the body contains many small messages of one frame, see `bundles`."""
+"""Flag: the body contains many small messages of one frame, see `data.split_bundle`."""
 _KNOWN_FLAGS = TRUTH | EVENTS | BUNDLE
 
 _STRUCT = struct.Struct("<4sHHQIIQQqqqqIII4xQ32x")

@@ -312,36 +312,21 @@ def _decoder(*bases: type[Message]) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(reduce(or_, kinds))
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_TO_SERVER: msgspec.msgpack.Decoder[ToServer] = _decoder(ToServer, Request)
-_TO_CLIENT: msgspec.msgpack.Decoder[ToClient] = _decoder(ToClient)
+TO_SERVER: msgspec.msgpack.Decoder[ToServer] = _decoder(ToServer, Request)
+TO_CLIENT: msgspec.msgpack.Decoder[ToClient] = _decoder(ToClient)
+
+encode = msgspec.msgpack.Encoder().encode
+"""Return a message as bytes."""
 
 
-def encode(message: Message) -> bytes:
-    """Return a message as bytes."""
-    return _ENCODER.encode(message)
-
-
-def decode_at_server(content: Any) -> ToServer:
-    """Decode a message from a client.
+def decode(decoder: msgspec.msgpack.Decoder[M], content: Any) -> M:
+    """Decode a message with `TO_SERVER` or `TO_CLIENT`.
 
     Raises:
-        WireError: the bytes are not a message to the server.
+        WireError: the bytes are not a message in this direction.
     """
-    return _decoded(_TO_SERVER, content, "client")
-
-
-def decode_at_client(content: Any) -> ToClient:
-    """Decode a message from a server.
-
-    Raises:
-        WireError: the bytes are not a message to a client.
-    """
-    return _decoded(_TO_CLIENT, content, "server")
-
-
-def _decoded(decoder: msgspec.msgpack.Decoder[M], content: Any, sender: str) -> M:
     try:
         return decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        sender = "client" if decoder is TO_SERVER else "server"
         raise WireError(f"the {sender} sent an invalid control message: {error}") from None

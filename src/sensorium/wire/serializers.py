@@ -17,11 +17,9 @@ import numpy as np
 from sensorium.errors import RegistrationError, WireError, listed
 from sensorium.plugins import Plugins, Registry
 from sensorium.readings import Array, Reading, Sample
-from sensorium.wire.bundles import split_bundle
-from sensorium.wire.data import RawData, empty
+from sensorium.wire.data import RawData, empty, split_bundle
 from sensorium.wire.header import BUNDLE, TRUTH, type_id
-from sensorium.wire.layout import Layout, plan
-from sensorium.wire.stream_info import StreamInfo
+from sensorium.wire.stream_info import Layout, StreamInfo, plan
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
 OURS = ("sensorium.stream.events",)
@@ -176,7 +174,7 @@ def read_bundle(memory: Any, info: StreamInfo) -> Iterator[Sample]:
 
 
 class FieldSerializer(Serializer):
-    """Default serializer for every sensor: all fields of a reading in order, see `layout`."""
+    """Default serializer for every sensor: all fields of a reading in order, see `stream_info`."""
 
     type_name = "sensorium.fields/1"
 

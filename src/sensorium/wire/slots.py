@@ -176,13 +176,16 @@ def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
     """Create memory of `size` bytes that starts with `head`; return its descriptor and the memory, mapped writable."""
     if not _has_proc():
         raise StreamError(f"shared memory needs Linux with {_PROC}, got {sys.platform}")
+    import fcntl
+
     file = -1
     try:
         file = os.memfd_create("sensorium", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(file, size)
         whole = mmap.mmap(file, size)
         whole[: len(head)] = head
-        _seal(file)
+        # The size is now permanent, and further writable mappings are impossible.
+        fcntl.fcntl(file, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE)
     except OSError as error:
         if file >= 0:
             os.close(file)
@@ -192,13 +195,6 @@ def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
 
 def _has_proc() -> bool:
     return sys.platform == "linux" and os.path.isdir(f"{_PROC}/self/fd")
-
-
-def _seal(file: int) -> None:
-    """Fix the size permanently, and prevent further writable mappings."""
-    import fcntl
-
-    fcntl.fcntl(file, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE)
 
 
 def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:

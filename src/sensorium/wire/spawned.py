@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sensorium.errors import RegistrationError, StreamError, shown
 from sensorium.plugins import Plugins, Registry
 from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
-from sensorium.wire.owner import Owner
-from sensorium.wire.world import Snapshot
+from sensorium.wire.world import Owner, Snapshot
 
 
 def registry_of(what: str, group: str, ours: Sequence[str]) -> Registry[str, type[Any]]:
@@ -105,25 +103,11 @@ class SpawnedSensor:
         Raises:
             StreamError: the snapshot does not contain all of them.
         """
-        return rows_of(snapshot.env_ids, self, "the snapshot")
-
-
-def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slice:
-    """Return the rows of a sensor's environments in ascending env numbers.
-
-    Args:
-        env_ids: env numbers, ascending.
-        sensor: the sensor.
-        what: name of the object with these environments, for the message.
-
-    Raises:
-        StreamError: some environments are missing.
-    """
-    envs = sensor.envs
-    first = int(np.searchsorted(env_ids, envs.start))
-    rows = slice(first, first + len(envs))
-    if not np.array_equal(env_ids[rows], envs):
-        raise StreamError(
-            f"{what} does not contain all environments {envs.start}..{envs.stop - 1} of sensor {sensor.name!r}"
-        )
-    return rows
+        envs = self.envs
+        first = int(np.searchsorted(snapshot.env_ids, envs.start))
+        rows = slice(first, first + len(envs))
+        if not np.array_equal(snapshot.env_ids[rows], envs):
+            raise StreamError(
+                f"the snapshot does not contain all environments {envs.start}..{envs.stop - 1} of sensor {self.name!r}"
+            )
+        return rows

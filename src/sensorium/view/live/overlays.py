@@ -12,7 +12,7 @@ import numpy as np
 from sensorium.client.client import Drawings
 from sensorium.drawing import composed, draw, prepared, rotate
 from sensorium.readings import Array, DebugShape, Reading
-from sensorium.view.live.images import image_fields, image_of
+from sensorium.view.images import image_fields, image_of
 from sensorium.view.live.world3d import AT_ORIGIN, add_instances, linear
 from sensorium.wire.stream_info import StreamInfo
 

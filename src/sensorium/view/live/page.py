@@ -19,7 +19,7 @@ from sensorium.client.client import WORLD, Client, Drawings
 from sensorium.errors import SensoriumError
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
-from sensorium.view.live.images import image_fields, image_of
+from sensorium.view.images import image_fields, image_of
 from sensorium.view.live.listening import RATE, Listening
 from sensorium.view.live.overlays import Overlays
 from sensorium.view.live.panel import SensorPanel
