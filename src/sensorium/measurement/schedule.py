@@ -45,6 +45,8 @@ class SampleGroup:
         self._observing: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
+        self.read_version = -1
+        """`Clock.version` at which a read last found all members current, so that reads of the others need no check."""
         self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
@@ -59,12 +61,15 @@ class SampleGroup:
         guard = self._schedule._guard
         if guard.thread or guard.changing:
             guard.check()
-        if self.is_lazy and self.version != self._schedule.clock.version:
+        version = self._schedule.clock.version
+        if not self.is_lazy:
+            self.read_version = version
+        elif self.version != version:
             self._schedule.evaluate(self)
 
     def expire(self) -> None:
         """Repeat the evaluation on the next read, because the state or a setting of this tick was changed."""
-        self.version = -1
+        self.version = self.read_version = -1
         for counter in self._counters:
             counter.repeats = True
 
@@ -283,6 +288,7 @@ class Schedule:
                 group.sampling().run()
             if is_due:
                 group.note_sample(tick, lag)
+            group.read_version = clock.version
         except BaseException:  # incomplete: the next read repeats it
             group.version, group.program = -1, None
             raise

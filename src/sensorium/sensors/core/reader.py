@@ -181,9 +181,12 @@ class Readable(Generic[CfgT, DataT]):
         The views are the sensor's own memory. Do not write into them; `read()` returns a copy. A sensor without
         imperfections, delay or history keeps one sample, so its `data` and `ground_truth` share memory.
         """
-        if self._seen_version != self.clock.version:  # otherwise already read at this instant
-            self.ensure_current(is_measured=True)
-        return self._visible(is_measured=True)[0]
+        version, buffers = self.clock.version, self.buffers
+        if self._seen_version != version:  # otherwise already read at this instant
+            group = buffers.group
+            if group is None or group.read_version != version or buffers.late is not None or self._stale:
+                self.ensure_current(is_measured=True)
+        return self._measured_view[0] if self._lent is None else self._visible(is_measured=True)[0]
 
     @property
     def ground_truth(self) -> DataT:
