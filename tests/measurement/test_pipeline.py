@@ -432,6 +432,19 @@ def test_retired_sensors_raise_and_their_views_keep_their_values() -> None:
     assert all(torch.equal(view, kept) for view, kept in zip(views, before, strict=True))
 
 
+def test_a_sensor_removed_at_the_instant_of_a_read_raises() -> None:
+    """Sensors that were evaluated together are checked again after one was removed at the same instant."""
+    scene = syn.world([syn.ProbeCfg(name=name, bias=0.5) for name in "abc"])
+    for _ in range(2):  # sensors that were read before are evaluated together
+        syn.advance(scene)
+        assert all(torch.equal(scene[name].data.vec, syn.signal(scene.tick, 4) + 0.5) for name in "abc")
+    removed = scene["b"]
+    scene.remove("b")
+    with pytest.raises(sn.StaleError, match="removed"):
+        _ = removed.data.vec
+    assert torch.equal(scene["c"].data.vec, syn.signal(scene.tick, 4) + 0.5)
+
+
 @pytest.mark.parametrize("mounts", [1, 3, 4])
 def test_mounts_are_not_a_vector_axis(mounts: int) -> None:
     """The Warp twin of a scalar field has a number per mount, also with three or four mounts; vectors are vectors."""
