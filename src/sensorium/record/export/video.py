@@ -12,10 +12,14 @@ import numpy as np
 from sensorium.errors import MissingDependencyError
 from sensorium.readings import Array
 
-OPTIONS = {"qp": "26", "preset": "veryfast", "g": "10", "bf": "0"}
+OPTIONS = {"qp": "25", "preset": "fast", "tune": "psnr", "g": "10", "bf": "0"}
 """Options of the encoder. The quality is that of constant quantisation, since other modes depend on the rate. A key
 frame every 10 frames keeps random access fast. Without B frames, packets are in the order of time, so that those of one
 episode follow those of another."""
+PIXELS = "yuv444p"
+"""Format of the pixels. Colours at half the resolution lose more than the quantisation does."""
+BT601, LIMITED = 5, 1
+"""Colour matrix and range of the encoded values, by which a player that knows neither would guess from the size."""
 FILE_BYTES = 200 * 2**20
 """Size at which a file is closed, bytes."""
 FILE_SECONDS = 500.0
@@ -38,20 +42,16 @@ def _av() -> Any:
 def video_info(height: int, width: int, fps: float) -> dict[str, Any]:
     """Return the description of a video in ``info.json``."""
     about = {
-        "height": height, "width": width, "codec": "h264", "pix_fmt": _pixel_format(height, width), "fps": int(fps),
+        "height": height, "width": width, "codec": "h264", "pix_fmt": PIXELS, "fps": int(fps),
         "channels": 3, "g": int(OPTIONS["g"]), "preset": OPTIONS["preset"], "video_backend": "pyav",
-        "extra_options": {name: int(OPTIONS[name]) for name in ("qp", "bf")},
+        "extra_options": {"qp": int(OPTIONS["qp"]), "bf": int(OPTIONS["bf"]), "tune": OPTIONS["tune"]},
     }  # fmt: skip
     return {f"video.{name}": value for name, value in about.items()} | {"has_audio": False, "is_depth_map": False}
 
 
-def _pixel_format(height: int, width: int) -> str:
-    """Return the pixel format of a video: colours at half the resolution need even sizes."""
-    return "yuv444p" if height % 2 or width % 2 else "yuv420p"
-
-
 def _configured(codec: Any, height: int, width: int) -> Any:
-    codec.width, codec.height, codec.pix_fmt = width, height, _pixel_format(height, width)
+    codec.width, codec.height, codec.pix_fmt = width, height, PIXELS
+    codec.colorspace, codec.color_range = BT601, LIMITED
     codec.thread_count = 1  # the bits depend on the number of threads
     return codec
 
