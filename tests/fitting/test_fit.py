@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,20 @@ def test_a_simulated_log_gives_its_parameters(found: Fit) -> None:
         assert each.low - slack <= value <= each.high + slack, name
         assert each.unit and each.method and each.source == "log" and each.low <= each.value <= each.high
     assert found.parameters["ang_vel_b.N.x"].high < 1.05 * N and "ang_vel_b.K.x" in found.refused
+
+
+def test_a_fit_reports_its_progress_and_needs_little_memory() -> None:
+    """Arrays of a fit of many rows, some of them lost, take at most four times the memory of the values."""
+    random, done = np.random.default_rng(6), list[float]()
+    time = np.flatnonzero(random.random(150_000) > 0.05) / RATE
+    values = {name: random.normal(size=(len(time), 3)) * 0.01 for name in ("ang_vel_b", "lin_acc_b")}
+    values["lin_acc_b"][:, 2] += 9.81
+    tracemalloc.start()
+    sn.fit(sn.Samples(time, values, UNITS, "log"), "imu", progress=done.append)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(done) > 8 and done == sorted(done) and 0.0 < done[0] and done[-1] <= 1.0
+    assert peak < 4 * sum(each.nbytes for each in values.values())
 
 
 def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:

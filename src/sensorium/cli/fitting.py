@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import busy, note, stdout
+from sensorium.cli.messages import busy, note, progress, stdout
 from sensorium.cli.reports import print_table
 from sensorium.errors import UsageError
 
@@ -80,14 +80,14 @@ class Fit:
             if not Path(log).exists() and ":" in log:
                 log, _, sensor = log.rpartition(":")
             reference = _samples(Path(log), self.kind, sensor, self.units, truth=True)
-        with busy("fitting"):
+        with progress("fitting", 1.0) as show:
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
             if self.poses:
                 found = fit_poses(samples, gravity=self.gravity)
             else:
-                found = fit(samples, self.kind, reference=reference)
+                found = fit(samples, self.kind, reference=reference, progress=show)
         print_table(found.table())
         for name, reason in found.refused.items():
             note(f"not found: {name}: {reason}")

@@ -21,10 +21,16 @@ KINDS = {
     "force_torque": "sensorium.fitting.rest:fit_at_rest",
     "lidar": "sensorium.fitting.lidar:fit_lidar",
 }
-"""Kind of sensor -> function of the samples and the kind that returns the fit."""
+"""Kind of sensor -> function of the samples, the kind and the progress that returns the fit."""
 
 
-def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit:
+def fit(
+    samples: Samples,
+    kind: str,
+    *,
+    reference: Samples | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Fit:
     """Return the parameters of a sensor, each with a 95 % interval, found in its samples.
 
     Args:
@@ -34,6 +40,7 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
         reference: samples of the same motion, in the same axes and by the same clock, from which delay, bias, scale and
             misalignment are found instead of the noise: true values, or a second sensor with far less noise. Only for
             other kinds than ``"lidar"``.
+        progress: called with the finished fraction, 0 to 1, from time to time; not with a reference.
 
     Raises:
         UnknownNameError: no fit exists for the kind.
@@ -47,5 +54,5 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
             raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
         return fit_with_reference(samples, kind, reference)
     module, _, name = KINDS[kind].partition(":")
-    found: Callable[[Samples, str], Fit] = getattr(import_module(module), name)
-    return found(samples, kind)
+    found: Callable[[Samples, str, Callable[[float], None]], Fit] = getattr(import_module(module), name)
+    return found(samples, kind, progress or (lambda done: None))

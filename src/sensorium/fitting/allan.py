@@ -85,12 +85,9 @@ class TermFit:
         self._spectra = np.stack([spectrum(term, x, period) for term in TERMS])
         pairs = (len(noise) - 2.0 * self.sizes + 1.0) * np.isfinite(noise).all(axis=1).mean()
         shared = 1.0 / np.maximum.outer(pairs, pairs)
-        count = len(TERMS)
-        self._products = np.zeros((count, count, len(self.sizes), len(self.sizes)))
-        for i in range(count):
-            for j in range(i, count):
-                product = (response * (self._weights * self._spectra[i] * self._spectra[j])) @ response.T * shared
-                self._products[i, j] = self._products[j, i] = product
+        pairings = np.einsum("p,ip,jp->ijp", self._weights, self._spectra, self._spectra).reshape(-1, POINTS)
+        products = np.einsum("ap,kp,lp->akl", pairings, response, response) * shared
+        self._products = products.reshape(len(TERMS), len(TERMS), *shared.shape)
         self._missing = missing_factor(noise, self.sizes)
         self._x, self._length = x, len(noise) * period
 

@@ -169,12 +169,13 @@ def loss_of(samples: Samples, r: Array) -> Parameter | str:
     return Parameter(share, "1", max(low, 0.0), high, method, samples.source)
 
 
-def fit_lidar(samples: Samples, kind: str) -> Fit:
+def fit_lidar(samples: Samples, kind: str, progress: Callable[[float], None]) -> Fit:
     """Return range noise by distance and intensity, quantisation step, drop rate and a bound on surface roughness.
 
     Args:
         samples: one row per ray, as `lidar_samples` returns them.
         kind: kind of the sensor config, ``"lidar"``.
+        progress: called with the finished fraction, 0 to 1.
 
     Raises:
         ArgumentError: the samples have no points or no rings, or show too few surfaces.
@@ -203,7 +204,8 @@ def fit_lidar(samples: Samples, kind: str) -> Fit:
         refused["resolution"] = "the ranges have no common step"
 
     errors, bins, squares = errors_of(samples, r), dict[str, Parameter](), []
-    for low, high in pairwise(EDGES):
+    for k, (low, high) in enumerate(pairwise(EDGES)):
+        progress(k / len(EDGES))
         name, part = f"range_noise.{low:g}-{high:g}m", errors.rows((errors.distance >= low) & (errors.distance < high))
         if len(part.error) < FEWEST:
             refused[name] = f"{len(part.error)} rays on flat surfaces; {FEWEST} are needed"

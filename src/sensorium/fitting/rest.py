@@ -48,8 +48,13 @@ ROLES = {"ang_vel_b": "angular_velocity", "lin_acc_b": "specific_force", "mag_b"
 AXES = ("x", "y", "z")
 
 
-def fit_at_rest(samples: Samples, kind: str) -> Fit:
+def fit_at_rest(samples: Samples, kind: str, progress: Callable[[float], None]) -> Fit:
     """Return noise, bias, quantisation and timing of a sensor at rest; see `sensorium.fit`.
+
+    Args:
+        samples: the samples.
+        kind: kind of the sensor config.
+        progress: called with the finished fraction, 0 to 1.
 
     Raises:
         ArgumentError: the sensor moved, units are unknown or wrong, or values or stamps are damaged.
@@ -59,11 +64,16 @@ def fit_at_rest(samples: Samples, kind: str) -> Fit:
         _check_magnitude(name, values)
     stamps = stamps_of(samples.time)
     result = Fit(kind, samples.source, {}, {}, {}, {})
-    kept = samples.rows(stamps.rows)
+    kept = samples if len(stamps.rows) == len(samples) else samples.rows(stamps.rows)
     _fit_timing(result, stamps, kept)
     fields: dict[str, Any] = result.fields  # type: ignore[assignment]
-    for name, values in kept.values.items():
-        _fit_field(result, name, values, stamps, samples.units[name])
+    share = 1.0 / (len(kept.values) + 1)  # the stamps take about as long as a field
+    for k, (name, values) in enumerate(kept.values.items(), 1):
+
+        def show(done: float, before: int = k) -> None:
+            progress(share * (before + done))
+
+        _fit_field(result, name, values, stamps, samples.units[name], show)
     fields["fields"] = [*kept.values] if kind == "imu" else []
     if kind != "imu":
         del fields["fields"]
@@ -127,7 +137,9 @@ def is_repeated(values: Array) -> Array:
     return np.concatenate(([False], same if held else np.zeros_like(same)))
 
 
-def _fit_field(result: Fit, name: str, values: Array, stamps: Stamps, unit: str) -> None:
+def _fit_field(
+    result: Fit, name: str, values: Array, stamps: Stamps, unit: str, progress: Callable[[float], None]
+) -> None:
     """Add the parameters of one field."""
     parameters: dict[str, Parameter] = result.parameters  # type: ignore[assignment]
     refused: dict[str, str] = result.refused  # type: ignore[assignment]
@@ -145,33 +157,41 @@ def _fit_field(result: Fit, name: str, values: Array, stamps: Stamps, unit: str)
     labels = AXES[: values.shape[1]] if values.shape[1] > 1 else ("",)
     for label in np.array(labels)[~live]:
         refused[_named(name, "", label)] = "the column is constant"
+    values, shown = values if live.all() else values[:, live], np.array(labels)[live].tolist()
     if len(values) < FEWEST:
         refused[name] = f"{len(values)} samples are too few for a noise with intervals, expected at least {FEWEST}"
         return
     if not live.any():
         return
-    noise = np.full((int(place[-1]) + 1, values.shape[1]), np.nan)
-    noise[place] = values
+    noise = values
+    if place[-1] >= len(place):
+        noise = np.full((int(place[-1]) + 1, values.shape[1]), np.nan)
+        noise[place] = values
     step = np.array([grain_of(column) for column in values.T])
     step[step < FINE * values.std(axis=0)] = 0.0  # digits of a text
-    moving = Series(0.0, period, noise[:, live], None, step[live])
+    moving = Series(0.0, period, noise, None, step)
     spec = {
         "name": name, "axes": ["env", "xyz"], "shape": [int(live.sum())], "unit": unit, "kind": "vector",
         "dtype": "float64", "role": ROLES.get(name, "scalar"),
     }  # fmt: skip
     info = {"rate_hz": 1.0 / period, "cfg": {}, "fields": [spec]}
-    if reason := refusal_of(allan_of(moving, info, spec, [*labels]), moving):
+    allan = allan_of(moving, info, spec, shown)
+    progress(0.4)
+    if reason := refusal_of(allan, moving):
         raise ArgumentError(
             f"{name}: no noise is fitted, because {reason}, expected a sensor at rest. Cut the log, or use --static."
         )
+    progress(0.75)
     terms = TermFit(noise, period)
     variance = allan_variance(noise, terms.sizes)
-    found = {k: terms.fit(variance[:, k]) for k in np.flatnonzero(live).tolist()}
-    for k, coefficients in found.items():
+    found = []
+    for k, label in enumerate(shown):
+        progress(0.85 + 0.05 * k)
+        found.append(terms.fit(variance[:, k]))
         one = replace(moving, noise=noise[:, k : k + 1], step=step[k : k + 1])
-        _add_column(result, name, labels[k], unit, coefficients, terms, one)
-    _add_fields(result, name, labels, live)
-    result.drawings[name] = _drawing(terms, variance, found, labels, unit)  # type: ignore[index]
+        _add_column(result, name, label, unit, found[k], terms, one)
+    _add_fields(result, name, labels)
+    result.drawings[name] = _drawing(terms, variance, found, shown, unit)  # type: ignore[index]
 
 
 def _named(*parts: str) -> str:
@@ -223,7 +243,7 @@ def _slope_of(values: Array, period: float) -> float:
     return float(x @ values[there] / (x @ x))
 
 
-def _add_fields(result: Fit, name: str, labels: tuple[str, ...], live: Array) -> None:
+def _add_fields(result: Fit, name: str, labels: tuple[str, ...]) -> None:
     """Add the knobs and stages of one field to those of the preset."""
     fields: dict[str, Any] = result.fields  # type: ignore[assignment]
 
@@ -242,10 +262,10 @@ def _add_fields(result: Fit, name: str, labels: tuple[str, ...], live: Array) ->
 
 
 def _drawing(
-    terms: TermFit, variance: Array, found: dict[int, dict[Any, Coefficient]], labels: tuple[str, ...], unit: str
+    terms: TermFit, variance: Array, found: list[dict[Any, Coefficient]], labels: list[str], unit: str
 ) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
-        for k, coefficients in found.items():
+        for k, coefficients in enumerate(found):
             squares = np.array([coefficients[term].value ** 2 if term in coefficients else 0.0 for term in TERMS])
             (line,) = axes.loglog(terms.times, np.sqrt(terms.bases @ squares), label=f"fitted {labels[k]}")
             axes.loglog(terms.times, np.sqrt(variance[:, k]), "o", ms=3, color=line.get_color(), label=labels[k])

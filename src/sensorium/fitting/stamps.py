@@ -89,7 +89,7 @@ def stamps_of(time: Array) -> Stamps:
             f"{1.0 / period:.4g} Hz than half a period, expected stamps with less jitter. Use the stamps of the device."
         )
     (period, _), (period_sd, jitter) = _line(place[kept], time[kept])
-    resolution = step_of(time - time[0]) if len(np.unique(np.round(steps, 9))) > 1 else 0.0
+    resolution = step_of(time - time[0]) if np.ptp(np.round(steps, 9)) > 0.0 else 0.0
     return Stamps(period, period_sd, place[kept], kept, jitter, resolution)
 
 

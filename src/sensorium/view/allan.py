@@ -263,32 +263,31 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array, *, hadamard: bo
     Returns:
         float64 `[size, column]`; NaN where no two averages follow each other, three for the Hadamard variance.
     """
-    samples = np.asarray(samples, np.float64)
-    there = np.isfinite(samples)
-    is_complete = bool(there.all())
-    start = np.nanmean(samples, axis=0) if there.any(axis=0).all() else 0.0  # keeps the sums small
-    sums, counts = (
-        np.concatenate([np.zeros((1, samples.shape[1])), np.cumsum(values, axis=0)])
-        for values in (np.where(there, samples - start, 0.0), there)
-    )
+    samples = np.asarray(samples)
     out = np.full((len(sizes), samples.shape[1]), np.nan)
-    for row, m in enumerate(int(size) for size in sizes):
-        if (3 if hadamard else 2) * m > len(samples):
+    for k, column in enumerate(samples.T):  # a long log has columns of tens of megabytes
+        there = np.isfinite(column)
+        if not there.any():
             continue
-        if is_complete:
-            mean = (sums[m:] - sums[:-m]) / m
-        else:
-            number = counts[m:] - counts[:-m]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mean = np.where(2 * number >= m, (sums[m:] - sums[:-m]) / number, np.nan)
-        steps, scale = mean[m:] - mean[:-m], 0.5
-        if hadamard:
-            steps, scale = steps[m:] - steps[:-m], 1.0 / 6.0
-        if is_complete:
-            out[row] = scale * np.einsum("ij,ij->j", steps, steps) / len(steps) if len(steps) else np.nan
-            continue
-        total = np.isfinite(steps).sum(axis=0)
-        out[row] = np.where(total > 0, scale * np.nansum(steps * steps, axis=0) / np.maximum(total, 1), np.nan)
+        counts = None if there.all() else np.concatenate(([0], np.cumsum(there)))
+        centred = column - column[there].mean(dtype=np.float64)  # keeps the sums small
+        sums = np.concatenate(([0.0], np.cumsum(np.where(there, centred, 0.0), dtype=np.float64)))
+        for row, m in enumerate(int(size) for size in sizes):
+            if (3 if hadamard else 2) * m > len(samples):
+                continue
+            mean, scale = sums[m:] - sums[:-m], 0.5
+            if counts is None:
+                scale /= m * m
+            else:
+                number = counts[m:] - counts[:-m]
+                mean = np.where(2 * number >= m, mean / np.maximum(number, 1), np.nan)
+            steps = mean[m:] - mean[:-m]
+            if hadamard:
+                steps, scale = steps[m:] - steps[:-m], scale / 3.0
+            if counts is not None:
+                steps = steps[np.isfinite(steps)]
+            if len(steps):
+                out[row, k] = scale * np.einsum("i,i", steps, steps) / len(steps)
     return out
 
 
@@ -299,9 +298,12 @@ def missing_factor(samples: Array, sizes: Array) -> Array:
         samples: `[time, column]`; NaN where a sample is missing.
         sizes: the numbers m; of an average at least half of the samples exist, as in `allan_variance`.
     """
-    counts = np.concatenate(([0], np.cumsum(np.isfinite(samples).all(axis=1))))
-    numbers = [counts[m:] - counts[:-m] for m in sizes.tolist()]
-    factors: Array = np.array([np.mean(m / n[2 * n >= m]) for m, n in zip(sizes.tolist(), numbers, strict=True)])
+    there, factors = np.isfinite(samples).all(axis=1), np.ones(len(sizes))
+    if not there.all():
+        counts = np.concatenate(([0], np.cumsum(there)))
+        for row, m in enumerate(sizes.tolist()):
+            number = counts[m:] - counts[:-m]
+            factors[row] = np.mean(m / number[2 * number >= m])
     return factors
 
 
