@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError
-from sensorium.fitting import Fit, compare
+from sensorium.fitting import Fit, Parameter, compare
 from sensorium.fitting.allan import TermFit
 from sensorium.fitting.logs import read_samples
 from sensorium.fitting.rest import at_rest, is_repeated
@@ -26,16 +27,18 @@ UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
 XIO = Path(os.environ.get("SENSOR_LOGS", "absent"), "xio/fusion_sensor_data.csv")
 
 
-def log(seed: int = 0, **changes: Any) -> sn.Samples:
+def log(
+    seed: int = 0, *, sigma: float = 1.0, rate: float = RATE, lost: float = 0.05, step: float = 0.04, **changes: Any
+) -> sn.Samples:
     """Return an IMU at rest: 200 Hz on a 2 ms grid, 5 % of the samples lost, acceleration in steps of 2 sigma."""
     random = np.random.default_rng(seed)
-    kept = np.flatnonzero(random.random(COUNT) > 0.05)
+    kept = np.flatnonzero(random.random(COUNT) > lost)
     values = {
-        "ang_vel_b": N * math.sqrt(RATE) * random.normal(size=(COUNT, 3)),
-        "lin_acc_b": 0.04 * np.rint((random.normal(size=(COUNT, 3)) * 0.02 + [0.01, 0.0, 9.81]) / 0.04),
+        "ang_vel_b": sigma * N * math.sqrt(RATE) * random.normal(size=(COUNT, 3)),
+        "lin_acc_b": step * np.rint((random.normal(size=(COUNT, 3)) * 0.02 + [0.01, 0.0, 9.81]) / step),
     }
     values |= {name: values[name] + change for name, change in changes.items()}
-    time = 0.002 * np.rint(np.arange(COUNT) / RATE / 0.002)
+    time = 0.002 * np.rint(np.arange(COUNT) / rate / 0.002)
     return sn.Samples(time[kept], {name: each[kept] for name, each in values.items()}, UNITS, "log")
 
 
@@ -73,10 +76,59 @@ def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:
         presets().build(str(path))
 
 
-def test_a_twin_is_compared_with_its_log(found: Fit) -> None:
-    noise = np.random.default_rng(9).normal(size=(COUNT, 3)) * N * math.sqrt(RATE)
-    verdicts = {row[0]: row[-1] for row in compare(found, sn.fit(log(2, ang_vel_b=noise), "imu")).rows}
-    assert verdicts["lin_acc_b.N.x"] == verdicts["loss.p"] == "same" and verdicts["ang_vel_b.N.x"] == "different"
+def verdicts_of(real: Fit, sim: Fit) -> dict[str, str]:
+    return {row[0]: row[-1] for row in compare(real, sim).rows}
+
+
+def test_most_parameters_of_a_twin_are_the_same() -> None:
+    """In pairs of 12 short logs of a gyroscope; 95 % of the differences on average, more where intervals are wide."""
+    logs = [log(seed).rows(slice(2000)) for seed in range(12)]
+    fits = [sn.fit(replace(each, values={"ang_vel_b": each.values["ang_vel_b"]}), "imu") for each in logs]
+    pairs = zip(fits[::2], fits[1::2], strict=True)
+    verdicts = [verdict for pair in pairs for verdict in verdicts_of(*pair).values()]
+    assert "different" not in verdicts and verdicts.count("same") >= 0.9 * len(verdicts) > 50
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"sigma": 1.3}, "ang_vel_b.N.x ang_vel_b.N.y ang_vel_b.N.z"),
+        ({"rate": 200.5}, "rate_hz stamp.jitter"),  # on a grid of 2 ms
+        ({"lost": 0.1}, "loss.p loss.r"),  # r of independent losses is 1 - p
+        ({"lost": 0.0}, "loss.p"),
+        ({"step": 0.05}, "lin_acc_b.resolution.x lin_acc_b.resolution.y lin_acc_b.resolution.z"),
+        ({"step": 1e-9}, "lin_acc_b.resolution.x lin_acc_b.resolution.y lin_acc_b.resolution.z"),
+    ],
+)
+def test_a_twin_with_another_parameter_is_different(found: Fit, change: dict[str, float], names: str) -> None:
+    verdicts = verdicts_of(found, sn.fit(log(2, **change), "imu"))
+    assert {name for name, verdict in verdicts.items() if verdict == "different"} == {*names.split()}
+    assert (verdicts["loss.r"] == "only real") == (change.get("lost") == 0.0)
+
+
+@pytest.mark.parametrize(("distance", "verdict"), [(2.7, "same"), (2.8, "different"), (-2.8, "different")])
+def test_a_difference_has_an_interval(distance: float, verdict: str) -> None:
+    """Two standard deviations of 1 are one of sqrt(2) of the difference, 2.77 at 95 %, where both intervals overlap."""
+    real, sim = (
+        Fit("imu", "", {"N": Parameter(x, "", x - 1.96, x + 1.96, "", "")}, {}, {}) for x in (5.0, 5.0 + distance)
+    )
+    assert verdicts_of(real, sim) == {"N": verdict}
+
+
+def test_another_delay_is_different() -> None:
+    random = np.random.default_rng(0)
+    rate = np.stack([np.convolve(each, np.hanning(60), "same") for each in random.normal(size=(3, COUNT))], axis=1)
+    time, unit = np.arange(COUNT) / RATE, {"ang_vel_b": "rad/s"}
+    reference = sn.Samples(time, {"ang_vel_b": rate}, unit, "reference")
+
+    def fitted(delay: float) -> Fit:
+        noisy = {"ang_vel_b": rate + 0.05 * random.normal(size=rate.shape)}
+        return sn.fit(sn.Samples(time + delay, noisy, unit, "log"), "imu", reference=reference)
+
+    real = fitted(0.020)
+    assert verdicts_of(real, fitted(0.020))["delay"] == "same"
+    changed = verdicts_of(real, fitted(0.021))
+    assert [name for name, verdict in changed.items() if verdict == "different"] == ["delay"]
 
 
 MOTION = 0.3 * np.sin(np.arange(COUNT) / RATE)[:, None] * [1.0, 0.3, 0.0]

@@ -103,7 +103,9 @@ class Fit:
 class Compare:
     """Compare the parameters of a real sensor with those of its simulation, each found in a log at rest.
 
-    The verdict of a parameter is "same" if the 95 % intervals overlap. The exit code is 1 if a parameter differs.
+    The verdict of a parameter is "same" if its two values differ by no more than their 95 % intervals allow, as 95 % of
+    the parameters of a twin do. A larger difference is "unclear" if chance explains it in so many parameters, and
+    "different" otherwise. The exit code is 1 if a parameter is different.
 
     For example:
       sensorium compare real.mcap simulated.mcap --kind imu

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import tomli_w
@@ -13,6 +15,9 @@ from sensorium.view.report import Table, page_html, picture_html, table_html
 from sensorium.view.style import picture
 
 HEADINGS = ("parameter", "value", "95 % interval", "unit", "method", "source")
+EXACT, DIGITS = 1e-3, 1e-5
+"""Maximum relative difference of equal values without intervals, and of equal values with small ones: presets state
+rates with 6 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Fit:
         refused: name -> reason why the samples do not show it.
         fields: fields of the config as plain data, SI, as in a preset.
         drawings: title -> function that draws the fit over the data on Matplotlib axes.
+        limits: upper ends of the 95 % intervals, which start at 0, of some of the parameters in `refused`.
     """
 
     kind: str
@@ -59,6 +65,7 @@ class Fit:
     refused: Mapping[str, str]
     fields: Mapping[str, Any]
     drawings: Mapping[str, Callable[[Any], None]] = field(default_factory=dict, repr=False)
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def to_toml(self) -> str:
         """Return the preset as the text of a TOML file, which ``preset = "FILE.toml"`` of a rig loads."""
@@ -109,17 +116,48 @@ class Fit:
 def compare(real: Fit, sim: Fit) -> Table:
     """Return the parameters of two fits side by side, each with a verdict.
 
-    The verdict is ``"same"`` if the 95 % intervals overlap, ``"different"`` if not, and ``"not comparable"`` where only
-    one of the logs shows the parameter.
+    The 95 % interval of a difference combines those of both values (G. Y. Zou and A. Donner, Statist. Med. 27, 2008).
+    The verdict is ``"same"`` if it contains 0, as for 95 % of the parameters of a twin. ``"different"`` is a difference
+    that chance gives to any of the compared parameters of a twin in at most 5 % of all comparisons (Bonferroni), and
+    ``"unclear"`` lies between. A parameter that one log does not show is compared with its limit there; without limit,
+    the verdict is ``"only real"`` or ``"only simulated"``.
     """
+    names = dict.fromkeys([*real.parameters, *sim.parameters])
+    sides = [(_side(real, name), _side(sim, name)) for name in names]
+    count = sum(None not in pair for pair in sides)
+    most = NormalDist().inv_cdf(1.0 - 0.025 / max(count, 1)) / NormalDist().inv_cdf(0.975)
     rows: list[tuple[str, ...]] = []
-    for name in dict.fromkeys([*real.parameters, *sim.parameters]):
-        both = real.parameters.get(name), sim.parameters.get(name)
-        texts = ["-" if each is None else f"{each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for each in both]
-        unit = next(each.unit for each in both if each is not None)
-        first, second = both
-        verdict = "not comparable"
-        if first is not None and second is not None:
-            verdict = "same" if first.overlaps(second) else "different"
-        rows.append((name, *texts, unit, verdict))
+    for name, (first, second) in zip(names, sides, strict=True):
+        unit = (real.parameters.get(name) or sim.parameters[name]).unit
+        if first is None or second is None:
+            verdict = "only simulated" if first is None else "only real"
+        else:
+            ratio = _difference(first, second)
+            verdict = "same" if ratio <= 1.0 else "unclear" if ratio <= most else "different"
+        rows.append((name, _shown(first), _shown(second), unit, verdict))
     return Table("Comparison", ("parameter", "real", "simulated", "unit", "verdict"), rows)
+
+
+Side = tuple[float, float, float]
+"""Value, and lower and upper end of its interval."""
+
+
+def _side(fit: Fit, name: str) -> Side | None:
+    if (found := fit.parameters.get(name)) is not None:
+        return found.value, found.low, found.high
+    return (0.0, 0.0, fit.limits[name]) if name in fit.limits else None
+
+
+def _difference(first: Side, second: Side) -> float:
+    """Return the absolute difference of two values, as a multiple of the half width of its 95 % interval."""
+    (low_value, _, high), (high_value, low, _) = sorted((first, second))
+    half, size = math.hypot(high - low_value, high_value - low), max(abs(low_value), abs(high_value))
+    half = max(half, DIGITS * size) if half else EXACT * size
+    return (high_value - low_value) / half if half else 0.0
+
+
+def _shown(side: Side | None) -> str:
+    if side is None:
+        return "not found"
+    value, low, high = side
+    return f"{value:.4g} ({low:.4g} to {high:.4g})" if value else f"below {high:.4g}"
