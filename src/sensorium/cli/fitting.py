@@ -24,10 +24,11 @@ class Fit:
     """Fit noise, bias, quantisation and timing to the log of a sensor at rest, and write them as a preset.
 
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
-    and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
-    longest span at rest. With --reference, delay, bias, scale and misalignment are fitted instead, from a log of the
-    same motion by the same clock; a recording gives its true values. With --poses, bias, scale and misalignment of an
-    accelerometer are fitted to rests in at least 12 poses. A rig loads the preset as preset = "imu.toml".
+    and time, folders of EuRoC sensors, and LeRobot data sets, of which the longest episode is used. Each parameter has
+    a 95 % interval. Motion is refused; --static keeps the longest span at rest. With --reference, delay, bias, scale
+    and misalignment are fitted instead, from a log of the same motion by the same clock; a recording gives its true
+    values. With --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. A
+    rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
@@ -40,11 +41,11 @@ class Fit:
     file: Annotated[Positional[Path], arg(metavar="LOG")]
     """Log of a sensor at rest, or in motion with --reference."""
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
-    """Sensor or topic."""
+    """Sensor or topic, or a part of the names of its columns."""
     kind: str = "imu"
     """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
     units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
-    """Unit of a field in the log, where it does not state one; may be repeated."""
+    """Unit of a field in the log, or of the time of a table, where it does not state one; may be repeated."""
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
