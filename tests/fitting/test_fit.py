@@ -16,6 +16,7 @@ from sensorium.cli import main
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError
 from sensorium.fitting import Fit, Parameter, compare
 from sensorium.fitting.allan import TermFit
+from sensorium.fitting.full_scale import add_full_scale
 from sensorium.fitting.logs import read_samples
 from sensorium.fitting.rest import at_rest, is_repeated
 from sensorium.fitting.stamps import bursts, drift_of, stamps_of
@@ -24,6 +25,7 @@ from sensorium.view.allan import WALK, WHITE, allan_variance
 
 RATE, COUNT, N = 200.0, 6_000, 0.001
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
+PX4 = Path(os.environ.get("SENSOR_LOGS", "absent"), "pyulog/sample.ulg")
 XIO = Path(os.environ.get("SENSOR_LOGS", "absent"), "xio/fusion_sensor_data.csv")
 
 
@@ -195,6 +197,63 @@ def test_bursts_of_losses() -> None:
         lost.append(bad)
     p, r = bursts(np.array([False, *lost, False]))
     assert p[1] < 0.02 < p[2] and r[1] < 0.25 < r[2]
+
+
+def test_drop_outs_of_the_logger_are_no_losses() -> None:
+    """Gaps of 20 samples; the logger states 2 of 8."""
+    samples = log(lost=0.0)
+    gaps = np.arange(500, 5500, 700)[:, None] + np.arange(20)
+    kept = samples.rows(np.setdiff1d(np.arange(COUNT), gaps))
+    assert len(gaps) == 8 and sn.fit(kept, "imu").parameters["loss.p"].value == pytest.approx(
+        8 / (COUNT - 160), rel=1e-3
+    )
+    spans = samples.time[gaps[[1, 4]]][:, [0, -1]] + [0.02, -0.02]
+    found = sn.fit(replace(kept, dropouts=spans), "imu")
+    assert found.parameters["loss.p"].value == pytest.approx(6 / (COUNT - 120), rel=1e-3)
+    assert found.parameters["loss.r"].value == pytest.approx(1 / 20)
+    assert found.refused["loss during drop-outs"] == "2 drop-outs of the logger are no losses of the sensor"
+
+
+@pytest.mark.skipif(not PX4.exists(), reason="SENSOR_LOGS names no folder with a log of PX4")
+def test_drop_outs_of_a_real_log() -> None:
+    """Its summary by ulog_info states 4 of 0.119 s together, the longest of 62 ms. Samples are missing during it."""
+    pytest.importorskip("pyulog")
+    samples = read_samples(PX4, "imu")
+    assert samples.dropouts is not None
+    seconds = np.ptp(samples.dropouts, axis=1)
+    assert len(seconds) == 4 and seconds.sum() == pytest.approx(0.119) and seconds.max() == pytest.approx(0.062)
+    start, end = samples.dropouts[np.argmax(seconds)]
+    assert not ((samples.time > start + 0.004) & (samples.time < end)).any()
+    magnetic = read_samples(PX4, "magnetometer")
+    assert magnetic.units == {"mag_b": "T"} and len(magnetic) == len(samples)
+    assert np.linalg.norm(magnetic.values["mag_b"].mean(axis=0)) == pytest.approx(50e-6, rel=0.5)
+
+
+@pytest.mark.parametrize("lowest", [-15.7, -20.0])
+def test_full_scale(lowest: float) -> None:
+    """A motion is clipped at both ends or at one; steps, noise, slow motions and pauses have no full scale."""
+    random = np.random.default_rng(4)
+    motion = 12.0 * random.normal(size=(4000, 1)) * [1.0, 0.5, 0.0] + 0.01 * random.normal(size=(4000, 3))
+    seconds = np.arange(4000) / 200.0
+    moving = sn.Samples(
+        seconds,
+        {
+            "ang_vel_b": np.clip(motion, lowest, 15.7),
+            "lin_acc_b": 0.1 * np.rint(100.0 * np.sin(seconds[:, None] * [1.0, 2.7, 50.0])),
+        },
+        UNITS,
+        "log",
+    )
+    found = Fit("imu", "log", {}, {}, {})
+    add_full_scale(found, moving)
+    assert {name: each.value for name, each in found.parameters.items()} == {
+        "ang_vel_b.full_scale.x": 15.7 if lowest == -15.7 else 20.0,
+        "ang_vel_b.full_scale.y": 15.7,
+    }
+    (stage,) = found.fields["stages"]
+    sn.ImuCfg(site="imu", stages=[stage])
+    at_rest = sn.fit(log(lost=0.0), "imu")
+    assert not [name for name in at_rest.parameters if "full_scale" in name]
 
 
 def test_a_slower_device_is_found() -> None:

@@ -69,6 +69,7 @@ class Fit:
             if path is not None and path.suffix.lower() != suffix:
                 raise UsageError.of(option, str(path), f"a file ending in {suffix}")
         from sensorium.fitting import fit, fit_poses
+        from sensorium.fitting.full_scale import add_full_scale
         from sensorium.fitting.rest import at_rest
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
@@ -82,6 +83,7 @@ class Fit:
                 log, _, sensor = log.rpartition(":")
             reference = _samples(Path(log), self.kind, sensor, self.units, truth=True)
         with busy("fitting"):
+            whole = samples
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
@@ -89,6 +91,8 @@ class Fit:
                 found = fit_poses(samples, gravity=self.gravity)
             else:
                 found = fit(samples, self.kind, reference=reference)
+            if self.static:
+                add_full_scale(found, whole)
         print_table(found.table())
         for name, reason in found.refused.items():
             note(f"not found: {name}: {reason}")

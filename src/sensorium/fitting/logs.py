@@ -41,11 +41,11 @@ TIMES = re.compile(r"^[#%]?\s*(time|timestamp|stamp|t)\b", re.IGNORECASE)
 UNIT = re.compile(r"[(\[]([^)\]]*)[)\]]\s*$")
 LEROBOT = "meta/info.json"
 ULOG = {
-    "imu": ("sensor_combined", {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
-    "magnetometer": ("vehicle_magnetometer", {"mag_b": ("magnetometer_ga", "gauss")}),
-    "barometer": ("vehicle_air_data", {"pressure": ("baro_pressure_pa", "Pa")}),
+    "imu": (("sensor_combined",), {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
+    "magnetometer": (("vehicle_magnetometer", "sensor_combined"), {"mag_b": ("magnetometer_ga", "gauss")}),
+    "barometer": (("vehicle_air_data",), {"pressure": ("baro_pressure_pa", "Pa")}),
 }
-"""Kind -> topic of a ULog file, and field -> its columns and unit."""
+"""Kind -> topics of a ULog file, the first one that it has; and field -> its columns and unit."""
 
 
 def read_samples(
@@ -121,7 +121,7 @@ def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
 def _no_sensor(path: Path, kind: str, has: Sequence[str]) -> ModelError:
     return ModelError(
         f"log {os.fspath(path)!r} has no sensor with {' or '.join(FIELDS[kind])} of kind {kind!r}, got "
-        f"{', '.join(has) or 'nothing'}. Choose another --sensor or --kind."
+        f"{listed(has)}. Choose another --sensor or --kind."
     )
 
 
@@ -306,16 +306,22 @@ def _of_ulog(path: Path, kind: str, sensor: str) -> Samples:
         ) from None
     if kind not in ULOG:
         raise UnknownNameError("kind of sensor in ULog files", kind, ULOG)
-    topic, columns = ULOG[kind]
+    names, columns = ULOG[kind]
+    topics = [sensor] if sensor else [*names]
     with path.open("rb") as file:
-        found = next((each.data for each in ULog(file, [sensor or topic]).data_list), None)
-    if found is None:
-        raise _no_sensor(path, kind, [])
+        log = ULog(file, topics)
+    wanted = {column for column, _ in columns.values()}
+    having = [each for each in log.data_list if wanted <= {key.partition("[")[0] for key in each.data}]
+    if not having:
+        raise _no_sensor(path, kind, sorted(log.message_formats))
+    chosen = min(having, key=lambda each: topics.index(each.name))
+    found = chosen.data
     stamp = found["timestamp"]
     values, units = {}, {}
-    for name, (start, unit) in columns.items():
-        keys = [key for key in (f"{start}[{k}]" for k in range(3)) if key in found] or [start]
+    for name, (column, unit) in columns.items():
+        keys = [key for key in (f"{column}[{k}]" for k in range(3)) if key in found] or [column]
         values[name], units[name] = np.stack([found[key] for key in keys], axis=1).astype(np.float64), unit
-    return Samples(
-        (stamp - stamp[0]) * 1e-6, values, units, f"{path.name} {sensor or topic}", start=1e-6 * float(stamp[0])
-    )
+    time, start = 1e-6 * (stamp - stamp[0]), 1e-6 * float(stamp[0])
+    lost = np.array([[1e-6 * each.timestamp, 1e-3 * each.duration] for each in log.dropouts]).reshape(-1, 2)
+    lost = np.cumsum(lost, axis=1) - start
+    return Samples(time, values, units, f"{path.name} {chosen.name}", start=start, dropouts=lost)

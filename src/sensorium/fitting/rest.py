@@ -105,6 +105,10 @@ def _fit_timing(result: Fit, stamps: Stamps, samples: Samples) -> None:
         step = stamps.resolution
         parameters["stamp.resolution"] = Parameter(step, "s", step, step, "greatest common step", source)
     lost = stamps.is_lost
+    if samples.dropouts is not None and len(samples.dropouts):
+        _keep_logged(lost, (samples.dropouts - samples.time[0]) / stamps.period)
+        reason = f"{len(samples.dropouts)} drop-outs of the logger are no losses of the sensor"
+        refused["loss during drop-outs"] = reason
     count = int(np.count_nonzero(lost[1:] & ~lost[:-1]))
     for name, found in zip(("p", "r") if count else ("p",), bursts(lost), strict=False):
         parameters[f"loss.{name}"] = Parameter(found[0], "1", *found[1:], "Gilbert-Elliott, counted gaps", source)
@@ -118,6 +122,14 @@ def _fit_timing(result: Fit, stamps: Stamps, samples: Samples) -> None:
         drift, sd = drift_of(samples.time, samples.arrival)
         ends = (drift - Z * sd, drift + Z * sd)
         parameters["stamp.drift"] = Parameter(drift, "ppm", *ends, "line through least delays", source)
+
+
+def _keep_logged(lost: Array, dropouts: Array) -> None:
+    """Mark the gaps of samples that overlap drop-outs of the logger, in places `[dropout, 2]`, as not lost."""
+    gaps = np.flatnonzero(np.diff(lost, prepend=False, append=False)).reshape(-1, 2)
+    for start, end in dropouts:
+        for first, last in gaps[(gaps[:, 0] <= end + 1.0) & (gaps[:, 1] >= start - 1.0)]:
+            lost[first:last] = False
 
 
 def _refuse(result: Fit, name: str, reason: str, limit: float | None = None) -> None:
