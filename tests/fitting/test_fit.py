@@ -285,3 +285,23 @@ def test_tables_state_units_or_are_given_them(tmp_path: Path) -> None:
         read_samples(path, "imu", units={"ang_vel_b": "furlong"})
     with pytest.raises(ModelError, match="has no sensor with mag_b"):
         read_samples(path, "magnetometer")
+
+
+def test_presets_of_fits_are_compared(found: Fit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 1 if a parameter is different. Data sheets have no intervals."""
+    paths = [tmp_path / name for name in ("real.toml", "twin.toml", "other.toml", "sheet.toml")]
+    for path, fit in zip(paths, (found, sn.fit(log(1), "imu"), sn.fit(log(2, sigma=1.3), "imu")), strict=False):
+        path.write_text(fit.to_toml(), encoding="utf-8")
+    paths[3].write_text('kind = "imu"\n[fields]\n', encoding="utf-8")
+    codes = [main(["compare", str(paths[0]), str(each)]) for each in paths[1:]]
+    assert codes == [0, 1, 2]
+    captured = capsys.readouterr()
+    assert captured.out.count("different") == 3 and "has no intervals" in captured.err
+
+
+def test_axes_share_a_line_of_parameters_that_are_not_found(found: Fit) -> None:
+    missing = dict(found.missing())
+    assert len(missing) < len(found.refused) / 2
+    (random_walk,) = [name for name in missing if name.startswith("ang_vel_b.K")]
+    limits = [f"{axis} below {found.limits[f'ang_vel_b.K.{axis}'].high:.3g} rad/s" for axis in "xyz"]
+    assert all(each in random_walk for each in limits)

@@ -13,9 +13,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.messages import busy, note, stdout
 from sensorium.cli.reports import print_table
-from sensorium.errors import UsageError
+from sensorium.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from sensorium.fitting import Fit as Found
     from sensorium.fitting import Samples
 
 
@@ -94,8 +95,8 @@ class Fit:
             if self.static:
                 add_full_scale(found, whole)
         print_table(found.table())
-        for name, reason in found.refused.items():
-            note(f"not found: {name}: {reason}")
+        for names, reason in found.missing():
+            note(f"not found: {names}: {reason}")
         for option, path in (("--to", self.to), ("--html", self.html)):
             if path is not None:
                 with UsageError.writing(option, path, "file"):
@@ -114,12 +115,13 @@ class Compare:
 
     For example:
       sensorium compare real.mcap simulated.mcap --kind imu
+      sensorium compare imu.toml simulated.mcap
     """
 
     real: Annotated[Positional[Path], arg(metavar="REAL")]
-    """Log of the real sensor."""
+    """Log of the real sensor at rest, or the preset that sensorium fit wrote, with any of its options."""
     sim: Annotated[Positional[Path], arg(metavar="SIM")]
-    """Log of the simulated sensor."""
+    """Log of the simulated sensor at rest, or a preset of sensorium fit."""
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
     """Sensor or topic of the real log, and of the simulated one unless --sim-sensor is given."""
     sim_sensor: Annotated[str, unset("NAME", "as --sensor")] = ""
@@ -131,14 +133,29 @@ class Compare:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.fitting import compare, fit
+        from sensorium.fitting import compare
 
-        with busy("fitting"):
-            real = fit(_samples(self.real, self.kind, self.sensor, self.units), self.kind)
-            sim = fit(_samples(self.sim, self.kind, self.sim_sensor or self.sensor, ()), self.kind)
+        real = _fitted(self.real, self.kind, self.sensor, self.units)
+        sim = _fitted(self.sim, self.kind, self.sim_sensor or self.sensor, ())
         table = compare(real, sim)
         print_table(table)
         return int(any(row[-1] == "different" for row in table.rows))
+
+
+def _fitted(path: Path, kind: str, sensor: str, units: Sequence[str]) -> Found:
+    """Return the fit of a log, or the one that a preset contains."""
+    from sensorium.fitting import Fit, Parameter, fit
+    from sensorium.presets.info import read_preset
+
+    if path.suffix.lower() != ".toml":
+        samples = _samples(path, kind, sensor, units)
+        with busy("fitting"):
+            return fit(samples, kind)
+    preset = read_preset(path)
+    found = {name: Parameter(**each) for name, each in preset.parameters.items() if "low" in each}
+    if not found:
+        raise ModelError(f"preset file {str(path)!r} has no intervals. Give one that sensorium fit wrote.")
+    return Fit(preset.kind, preset.source, found, {}, preset.fields)
 
 
 def _samples(path: Path, kind: str, sensor: str, units: Sequence[str], truth: bool = False) -> Samples:

@@ -100,7 +100,8 @@ def _fit_timing(result: Fit, stamps: Stamps, samples: Samples) -> None:
         ends = _of_sd(stamps.jitter, len(stamps.place))
         parameters["stamp.jitter"] = Parameter(stamps.jitter, "s", *ends, "deviation from that line", source)
     else:
-        _refuse(result, "stamp.jitter", f"the stamps are even to {FINEST:g} s", FINEST)
+        refused["stamp.jitter"] = "the stamps are even"
+        _limit(result, "stamp.jitter", FINEST, "s")
     if stamps.resolution:
         step = stamps.resolution
         parameters["stamp.resolution"] = Parameter(step, "s", step, step, "greatest common step", source)
@@ -132,11 +133,9 @@ def _keep_logged(lost: Array, dropouts: Array) -> None:
             lost[first:last] = False
 
 
-def _refuse(result: Fit, name: str, reason: str, limit: float | None = None) -> None:
-    """Add the reason why a parameter is absent, and the upper end of its interval if it has one."""
-    result.refused[name] = reason  # type: ignore[index]
-    if limit is not None:
-        result.limits[name] = limit  # type: ignore[index]
+def _limit(result: Fit, name: str, most: float, unit: str) -> None:
+    """Add the upper end of the interval of a parameter that the samples do not show."""
+    result.limits[name] = Parameter(0.0, unit, 0.0, most, "not found", result.source)  # type: ignore[index]
 
 
 def _of_sd(sd: float, count: int) -> tuple[float, float]:
@@ -220,9 +219,9 @@ def _add_column(
             ends = (slope - half, slope + half)
             parameters[key] = Parameter(slope, f"{unit}/s", *ends, "least-squares line", source)
         elif size is None or size.low <= 0.0:
-            most = "" if size is None else f"; below {size.high:.3g} {term.unit.format(unit)}"
-            reason = f"the {term.name} is hidden by the other terms in {len(values) * period:.4g} s{most}"
-            _refuse(result, key, reason, None if size is None else size.high)
+            refused[key] = f"the {term.name} is hidden by the other terms in {len(values) * period:.4g} s"
+            if size is not None:
+                _limit(result, key, size.high, term.unit.format(unit))
         else:
             value, low, high = size.value, size.low, size.high
             if term == WHITE and step:
@@ -238,7 +237,7 @@ def _add_column(
         key = _named(name, "resolution", label)
         parameters[key] = Parameter(step, unit, step, step, "greatest common step", source)
     else:
-        result.limits[_named(name, "resolution", label)] = FINE * float(np.nanstd(values))  # type: ignore[index]
+        _limit(result, _named(name, "resolution", label), FINE * float(np.nanstd(values)), unit)
     mean, half = float(np.nanmean(values)), Z * terms.mean_sd(squares)
     if name == "ang_vel_b":
         half += EARTH_RATE

@@ -56,7 +56,7 @@ class Fit:
         refused: name -> reason why the samples do not show it.
         fields: fields of the config as plain data, SI, as in a preset.
         drawings: title -> function that draws the fit over the data on Matplotlib axes.
-        limits: upper ends of the 95 % intervals, which start at 0, of some of the parameters in `refused`.
+        limits: name -> estimate 0 of a parameter that the samples do not show, with its interval from 0.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Fit:
     refused: Mapping[str, str]
     fields: Mapping[str, Any]
     drawings: Mapping[str, Callable[[Any], None]] = field(default_factory=dict, repr=False)
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, Parameter] = field(default_factory=dict)
 
     def to_toml(self) -> str:
         """Return the preset as the text of a TOML file, which ``preset = "FILE.toml"`` of a rig loads."""
@@ -81,7 +81,7 @@ class Fit:
             "title": f"{self.kind} fitted to {self.source}",
             "source": self.source,
             "convention": "noise_density is Allan's two-sided N",
-            "notes": [f"{name}: {reason}" for name, reason in self.refused.items()],
+            "notes": [f"{name}: {reason}" for name, reason in self.missing()],
         }
         return tomli_w.dumps({**about, "fields": self.fields, "parameters": found})
 
@@ -93,6 +93,16 @@ class Fit:
         ]
         return Table("Parameters", HEADINGS, rows)
 
+    def missing(self) -> list[tuple[str, ...]]:
+        """Return rows of what the samples do not show, and the reason. The axes of a parameter share a row."""
+        rows: dict[tuple[str, str], list[str]] = {}
+        for name, reason in self.refused.items():
+            head, axis = (name[:-2], name[-1]) if name[-2:] in (".x", ".y", ".z") else (name, "")
+            limit = self.limits.get(name)
+            text = axis if limit is None else f"{axis} below {limit.high:.3g} {limit.unit}".lstrip()
+            rows.setdefault((head, reason), []).append(text)
+        return [(f"{head} {', '.join(texts)}".rstrip(), reason) for (head, reason), texts in rows.items()]
+
     def to_html(self) -> str:
         """Return an HTML page without other files: the parameters, and the fits drawn over the data.
 
@@ -101,8 +111,7 @@ class Fit:
         """
         parts = [table_html(self.table())]
         if self.refused:
-            rows: list[tuple[str, ...]] = [*self.refused.items()]
-            parts.append(table_html(Table("Not found", ("parameter", "reason"), rows)))
+            parts.append(table_html(Table("Not found", ("parameter", "reason"), [*self.missing()])))
         for title, draw in self.drawings.items():
             data = io.BytesIO()
             with picture(data, 8.0, 4.5) as figure:
@@ -123,7 +132,10 @@ def compare(real: Fit, sim: Fit) -> Table:
     the verdict is ``"only real"`` or ``"only simulated"``.
     """
     names = dict.fromkeys([*real.parameters, *sim.parameters])
-    sides = [(_side(real, name), _side(sim, name)) for name in names]
+    sides = [
+        (real.parameters.get(name) or real.limits.get(name), sim.parameters.get(name) or sim.limits.get(name))
+        for name in names
+    ]
     count = sum(None not in pair for pair in sides)
     most = NormalDist().inv_cdf(1.0 - 0.025 / max(count, 1)) / NormalDist().inv_cdf(0.975)
     rows: list[tuple[str, ...]] = []
@@ -138,26 +150,17 @@ def compare(real: Fit, sim: Fit) -> Table:
     return Table("Comparison", ("parameter", "real", "simulated", "unit", "verdict"), rows)
 
 
-Side = tuple[float, float, float]
-"""Value, and lower and upper end of its interval."""
-
-
-def _side(fit: Fit, name: str) -> Side | None:
-    if (found := fit.parameters.get(name)) is not None:
-        return found.value, found.low, found.high
-    return (0.0, 0.0, fit.limits[name]) if name in fit.limits else None
-
-
-def _difference(first: Side, second: Side) -> float:
+def _difference(first: Parameter, second: Parameter) -> float:
     """Return the absolute difference of two values, as a multiple of the half width of its 95 % interval."""
-    (low_value, _, high), (high_value, low, _) = sorted((first, second))
-    half, size = math.hypot(high - low_value, high_value - low), max(abs(low_value), abs(high_value))
+    less, more = sorted((first, second), key=lambda each: each.value)
+    difference, size = more.value - less.value, max(abs(less.value), abs(more.value))
+    half = math.hypot(less.high - less.value, more.value - more.low)
     half = max(half, DIGITS * size) if half else EXACT * size
-    return (high_value - low_value) / half if half else 0.0
+    return difference / half if half else 0.0
 
 
-def _shown(side: Side | None) -> str:
-    if side is None:
+def _shown(found: Parameter | None) -> str:
+    if found is None:
         return "not found"
-    value, low, high = side
-    return f"{value:.4g} ({low:.4g} to {high:.4g})" if value else f"below {high:.4g}"
+    text = f"{found.low:.4g} to {found.high:.4g}"
+    return f"{found.value:.4g} ({text})" if found.value else text
