@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError
-from sensorium.fitting import Fit, compare
+from sensorium.fitting import Fit, Parameter, compare
 from sensorium.fitting.allan import TermFit
+from sensorium.fitting.full_scale import add_full_scale
 from sensorium.fitting.logs import read_samples
 from sensorium.fitting.rest import at_rest, is_repeated
 from sensorium.fitting.stamps import bursts, drift_of, stamps_of
@@ -24,19 +26,22 @@ from sensorium.view.allan import WALK, WHITE, allan_variance
 
 RATE, COUNT, N = 200.0, 6_000, 0.001
 UNITS = {"ang_vel_b": "rad/s", "lin_acc_b": "m/s^2"}
+PX4 = Path(os.environ.get("SENSOR_LOGS", "absent"), "pyulog/sample.ulg")
 XIO = Path(os.environ.get("SENSOR_LOGS", "absent"), "xio/fusion_sensor_data.csv")
 
 
-def log(seed: int = 0, **changes: Any) -> sn.Samples:
+def log(
+    seed: int = 0, *, sigma: float = 1.0, rate: float = RATE, lost: float = 0.05, step: float = 0.04, **changes: Any
+) -> sn.Samples:
     """Return an IMU at rest: 200 Hz on a 2 ms grid, 5 % of the samples lost, acceleration in steps of 2 sigma."""
     random = np.random.default_rng(seed)
-    kept = np.flatnonzero(random.random(COUNT) > 0.05)
+    kept = np.flatnonzero(random.random(COUNT) > lost)
     values = {
-        "ang_vel_b": N * math.sqrt(RATE) * random.normal(size=(COUNT, 3)),
-        "lin_acc_b": 0.04 * np.rint((random.normal(size=(COUNT, 3)) * 0.02 + [0.01, 0.0, 9.81]) / 0.04),
+        "ang_vel_b": sigma * N * math.sqrt(RATE) * random.normal(size=(COUNT, 3)),
+        "lin_acc_b": step * np.rint((random.normal(size=(COUNT, 3)) * 0.02 + [0.01, 0.0, 9.81]) / step),
     }
     values |= {name: values[name] + change for name, change in changes.items()}
-    time = 0.002 * np.rint(np.arange(COUNT) / RATE / 0.002)
+    time = 0.002 * np.rint(np.arange(COUNT) / rate / 0.002)
     return sn.Samples(time[kept], {name: each[kept] for name, each in values.items()}, UNITS, "log")
 
 
@@ -88,10 +93,59 @@ def test_the_preset_of_a_fit_loads(found: Fit, tmp_path: Path) -> None:
         presets().build(str(path))
 
 
-def test_a_twin_is_compared_with_its_log(found: Fit) -> None:
-    noise = np.random.default_rng(9).normal(size=(COUNT, 3)) * N * math.sqrt(RATE)
-    verdicts = {row[0]: row[-1] for row in compare(found, sn.fit(log(2, ang_vel_b=noise), "imu")).rows}
-    assert verdicts["lin_acc_b.N.x"] == verdicts["loss.p"] == "same" and verdicts["ang_vel_b.N.x"] == "different"
+def verdicts_of(real: Fit, sim: Fit) -> dict[str, str]:
+    return {row[0]: row[-1] for row in compare(real, sim).rows}
+
+
+def test_most_parameters_of_a_twin_are_the_same() -> None:
+    """In pairs of 12 short logs of a gyroscope; 95 % of the differences on average, more where intervals are wide."""
+    logs = [log(seed).rows(slice(2000)) for seed in range(12)]
+    fits = [sn.fit(replace(each, values={"ang_vel_b": each.values["ang_vel_b"]}), "imu") for each in logs]
+    pairs = zip(fits[::2], fits[1::2], strict=True)
+    verdicts = [verdict for pair in pairs for verdict in verdicts_of(*pair).values()]
+    assert "different" not in verdicts and verdicts.count("same") >= 0.9 * len(verdicts) > 50
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"sigma": 1.3}, "ang_vel_b.N.x ang_vel_b.N.y ang_vel_b.N.z"),
+        ({"rate": 200.5}, "rate_hz stamp.jitter"),  # on a grid of 2 ms
+        ({"lost": 0.1}, "loss.p loss.r"),  # r of independent losses is 1 - p
+        ({"lost": 0.0}, "loss.p"),
+        ({"step": 0.05}, "lin_acc_b.resolution.x lin_acc_b.resolution.y lin_acc_b.resolution.z"),
+        ({"step": 1e-9}, "lin_acc_b.resolution.x lin_acc_b.resolution.y lin_acc_b.resolution.z"),
+    ],
+)
+def test_a_twin_with_another_parameter_is_different(found: Fit, change: dict[str, float], names: str) -> None:
+    verdicts = verdicts_of(found, sn.fit(log(2, **change), "imu"))
+    assert {name for name, verdict in verdicts.items() if verdict == "different"} == {*names.split()}
+    assert (verdicts["loss.r"] == "only real") == (change.get("lost") == 0.0)
+
+
+@pytest.mark.parametrize(("distance", "verdict"), [(2.7, "same"), (2.8, "different"), (-2.8, "different")])
+def test_a_difference_has_an_interval(distance: float, verdict: str) -> None:
+    """Two standard deviations of 1 are one of sqrt(2) of the difference, 2.77 at 95 %, where both intervals overlap."""
+    real, sim = (
+        Fit("imu", "", {"N": Parameter(x, "", x - 1.96, x + 1.96, "", "")}, {}, {}) for x in (5.0, 5.0 + distance)
+    )
+    assert verdicts_of(real, sim) == {"N": verdict}
+
+
+def test_another_delay_is_different() -> None:
+    random = np.random.default_rng(0)
+    rate = np.stack([np.convolve(each, np.hanning(60), "same") for each in random.normal(size=(3, COUNT))], axis=1)
+    time, unit = np.arange(COUNT) / RATE, {"ang_vel_b": "rad/s"}
+    reference = sn.Samples(time, {"ang_vel_b": rate}, unit, "reference")
+
+    def fitted(delay: float) -> Fit:
+        noisy = {"ang_vel_b": rate + 0.05 * random.normal(size=rate.shape)}
+        return sn.fit(sn.Samples(time + delay, noisy, unit, "log"), "imu", reference=reference)
+
+    real = fitted(0.020)
+    assert verdicts_of(real, fitted(0.020))["delay"] == "same"
+    changed = verdicts_of(real, fitted(0.021))
+    assert [name for name, verdict in changed.items() if verdict == "different"] == ["delay"]
 
 
 MOTION = 0.3 * np.sin(np.arange(COUNT) / RATE)[:, None] * [1.0, 0.3, 0.0]
@@ -160,6 +214,63 @@ def test_bursts_of_losses() -> None:
     assert p[1] < 0.02 < p[2] and r[1] < 0.25 < r[2]
 
 
+def test_drop_outs_of_the_logger_are_no_losses() -> None:
+    """Gaps of 20 samples; the logger states 2 of 8."""
+    samples = log(lost=0.0)
+    gaps = np.arange(500, 5500, 700)[:, None] + np.arange(20)
+    kept = samples.rows(np.setdiff1d(np.arange(COUNT), gaps))
+    assert len(gaps) == 8 and sn.fit(kept, "imu").parameters["loss.p"].value == pytest.approx(
+        8 / (COUNT - 160), rel=1e-3
+    )
+    spans = samples.time[gaps[[1, 4]]][:, [0, -1]] + [0.02, -0.02]
+    found = sn.fit(replace(kept, dropouts=spans), "imu")
+    assert found.parameters["loss.p"].value == pytest.approx(6 / (COUNT - 120), rel=1e-3)
+    assert found.parameters["loss.r"].value == pytest.approx(1 / 20)
+    assert found.refused["loss during drop-outs"] == "2 drop-outs of the logger are no losses of the sensor"
+
+
+@pytest.mark.skipif(not PX4.exists(), reason="SENSOR_LOGS names no folder with a log of PX4")
+def test_drop_outs_of_a_real_log() -> None:
+    """Its summary by ulog_info states 4 of 0.119 s together, the longest of 62 ms. Samples are missing during it."""
+    pytest.importorskip("pyulog")
+    samples = read_samples(PX4, "imu")
+    assert samples.dropouts is not None
+    seconds = np.ptp(samples.dropouts, axis=1)
+    assert len(seconds) == 4 and seconds.sum() == pytest.approx(0.119) and seconds.max() == pytest.approx(0.062)
+    start, end = samples.dropouts[np.argmax(seconds)]
+    assert not ((samples.time > start + 0.004) & (samples.time < end)).any()
+    magnetic = read_samples(PX4, "magnetometer")
+    assert magnetic.units == {"mag_b": "T"} and len(magnetic) == len(samples)
+    assert np.linalg.norm(magnetic.values["mag_b"].mean(axis=0)) == pytest.approx(50e-6, rel=0.5)
+
+
+@pytest.mark.parametrize("lowest", [-15.7, -20.0])
+def test_full_scale(lowest: float) -> None:
+    """A motion is clipped at both ends or at one; steps, noise, slow motions and pauses have no full scale."""
+    random = np.random.default_rng(4)
+    motion = 12.0 * random.normal(size=(4000, 1)) * [1.0, 0.5, 0.0] + 0.01 * random.normal(size=(4000, 3))
+    seconds = np.arange(4000) / 200.0
+    moving = sn.Samples(
+        seconds,
+        {
+            "ang_vel_b": np.clip(motion, lowest, 15.7),
+            "lin_acc_b": 0.1 * np.rint(100.0 * np.sin(seconds[:, None] * [1.0, 2.7, 50.0])),
+        },
+        UNITS,
+        "log",
+    )
+    found = Fit("imu", "log", {}, {}, {})
+    add_full_scale(found, moving)
+    assert {name: each.value for name, each in found.parameters.items()} == {
+        "ang_vel_b.full_scale.x": 15.7 if lowest == -15.7 else 20.0,
+        "ang_vel_b.full_scale.y": 15.7,
+    }
+    (stage,) = found.fields["stages"]
+    sn.ImuCfg(site="imu", stages=[stage])
+    at_rest = sn.fit(log(lost=0.0), "imu")
+    assert not [name for name in at_rest.parameters if "full_scale" in name]
+
+
 def test_a_slower_device_is_found() -> None:
     values = np.random.default_rng(3).normal(size=(500, 3))
     assert is_repeated(np.repeat(values, 4, axis=0)).mean() == pytest.approx(0.75, abs=0.01)
@@ -189,3 +300,23 @@ def test_tables_state_units_or_are_given_them(tmp_path: Path) -> None:
         read_samples(path, "imu", units={"ang_vel_b": "furlong"})
     with pytest.raises(ModelError, match="has no sensor with mag_b"):
         read_samples(path, "magnetometer")
+
+
+def test_presets_of_fits_are_compared(found: Fit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 1 if a parameter is different. Data sheets have no intervals."""
+    paths = [tmp_path / name for name in ("real.toml", "twin.toml", "other.toml", "sheet.toml")]
+    for path, fit in zip(paths, (found, sn.fit(log(1), "imu"), sn.fit(log(2, sigma=1.3), "imu")), strict=False):
+        path.write_text(fit.to_toml(), encoding="utf-8")
+    paths[3].write_text('kind = "imu"\n[fields]\n', encoding="utf-8")
+    codes = [main(["compare", str(paths[0]), str(each)]) for each in paths[1:]]
+    assert codes == [0, 1, 2]
+    captured = capsys.readouterr()
+    assert captured.out.count("different") == 3 and "has no intervals" in captured.err
+
+
+def test_axes_share_a_line_of_parameters_that_are_not_found(found: Fit) -> None:
+    missing = dict(found.missing())
+    assert len(missing) < len(found.refused) / 2
+    (random_walk,) = [name for name in missing if name.startswith("ang_vel_b.K")]
+    limits = [f"{axis} below {found.limits[f'ang_vel_b.K.{axis}'].high:.3g} rad/s" for axis in "xyz"]
+    assert all(each in random_walk for each in limits)

@@ -13,9 +13,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.messages import busy, note, progress, stdout
 from sensorium.cli.reports import print_table
-from sensorium.errors import UsageError
+from sensorium.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from sensorium.fitting import Fit as Found
     from sensorium.fitting import Samples
 
 
@@ -24,10 +25,11 @@ class Fit:
     """Fit noise, bias, quantisation and timing to the log of a sensor at rest, and write them as a preset.
 
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
-    and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
-    longest span at rest. With --reference, delay, bias, scale and misalignment are fitted instead, from a log of the
-    same motion by the same clock; a recording gives its true values. With --poses, bias, scale and misalignment of an
-    accelerometer are fitted to rests in at least 12 poses. A rig loads the preset as preset = "imu.toml".
+    and time, folders of EuRoC sensors, and LeRobot data sets, of which the longest episode is used. Each parameter has
+    a 95 % interval. Motion is refused; --static keeps the longest span at rest. With --reference, delay, bias, scale
+    and misalignment are fitted instead, from a log of the same motion by the same clock; a recording gives its true
+    values. With --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. A
+    rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
@@ -40,11 +42,11 @@ class Fit:
     file: Annotated[Positional[Path], arg(metavar="LOG")]
     """Log of a sensor at rest, or in motion with --reference."""
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
-    """Sensor or topic."""
+    """Sensor or topic, or a part of the names of its columns."""
     kind: str = "imu"
     """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
     units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
-    """Unit of a field in the log, where it does not state one; may be repeated."""
+    """Unit of a field in the log, or of the time of a table, where it does not state one; may be repeated."""
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
@@ -68,6 +70,7 @@ class Fit:
             if path is not None and path.suffix.lower() != suffix:
                 raise UsageError.of(option, str(path), f"a file ending in {suffix}")
         from sensorium.fitting import fit, fit_poses
+        from sensorium.fitting.full_scale import add_full_scale
         from sensorium.fitting.rest import at_rest
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
@@ -81,6 +84,7 @@ class Fit:
                 log, _, sensor = log.rpartition(":")
             reference = _samples(Path(log), self.kind, sensor, self.units, truth=True)
         with progress("fitting", 1.0) as show:
+            whole = samples
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")
@@ -88,9 +92,11 @@ class Fit:
                 found = fit_poses(samples, gravity=self.gravity)
             else:
                 found = fit(samples, self.kind, reference=reference, progress=show)
+            if self.static:
+                add_full_scale(found, whole)
         print_table(found.table())
-        for name, reason in found.refused.items():
-            note(f"not found: {name}: {reason}")
+        for names, reason in found.missing():
+            note(f"not found: {names}: {reason}")
         for option, path in (("--to", self.to), ("--html", self.html)):
             if path is not None:
                 with UsageError.writing(option, path, "file"):
@@ -103,16 +109,19 @@ class Fit:
 class Compare:
     """Compare the parameters of a real sensor with those of its simulation, each found in a log at rest.
 
-    The verdict of a parameter is "same" if the 95 % intervals overlap. The exit code is 1 if a parameter differs.
+    The verdict of a parameter is "same" if its two values differ by no more than their 95 % intervals allow, as 95 % of
+    the parameters of a twin do. A larger difference is "unclear" if chance explains it in so many parameters, and
+    "different" otherwise. The exit code is 1 if a parameter is different.
 
     For example:
       sensorium compare real.mcap simulated.mcap --kind imu
+      sensorium compare imu.toml simulated.mcap
     """
 
     real: Annotated[Positional[Path], arg(metavar="REAL")]
-    """Log of the real sensor."""
+    """Log of the real sensor at rest, or the preset that sensorium fit wrote, with any of its options."""
     sim: Annotated[Positional[Path], arg(metavar="SIM")]
-    """Log of the simulated sensor."""
+    """Log of the simulated sensor at rest, or a preset of sensorium fit."""
     sensor: Annotated[str, unset("NAME", "the only one")] = ""
     """Sensor or topic of the real log, and of the simulated one unless --sim-sensor is given."""
     sim_sensor: Annotated[str, unset("NAME", "as --sensor")] = ""
@@ -124,14 +133,29 @@ class Compare:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.fitting import compare, fit
+        from sensorium.fitting import compare
 
-        with busy("fitting"):
-            real = fit(_samples(self.real, self.kind, self.sensor, self.units), self.kind)
-            sim = fit(_samples(self.sim, self.kind, self.sim_sensor or self.sensor, ()), self.kind)
+        real = _fitted(self.real, self.kind, self.sensor, self.units)
+        sim = _fitted(self.sim, self.kind, self.sim_sensor or self.sensor, ())
         table = compare(real, sim)
         print_table(table)
         return int(any(row[-1] == "different" for row in table.rows))
+
+
+def _fitted(path: Path, kind: str, sensor: str, units: Sequence[str]) -> Found:
+    """Return the fit of a log, or the one that a preset contains."""
+    from sensorium.fitting import Fit, Parameter, fit
+    from sensorium.presets.info import read_preset
+
+    if path.suffix.lower() != ".toml":
+        samples = _samples(path, kind, sensor, units)
+        with busy("fitting"):
+            return fit(samples, kind)
+    preset = read_preset(path)
+    found = {name: Parameter(**each) for name, each in preset.parameters.items() if "low" in each}
+    if not found:
+        raise ModelError(f"preset file {str(path)!r} has no intervals. Give one that sensorium fit wrote.")
+    return Fit(preset.kind, preset.source, found, {}, preset.fields)
 
 
 def _samples(path: Path, kind: str, sensor: str, units: Sequence[str], truth: bool = False) -> Samples:

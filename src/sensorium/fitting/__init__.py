@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from sensorium.errors import ArgumentError, UnknownNameError
+from sensorium.fitting.full_scale import add_full_scale
 from sensorium.fitting.lidar import lidar_samples
 from sensorium.fitting.poses import fit_poses
 from sensorium.fitting.reference import fit_with_reference
@@ -52,7 +53,11 @@ def fit(
     if reference is not None:
         if kind == "lidar":
             raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
-        return fit_with_reference(samples, kind, reference)
-    module, _, name = KINDS[kind].partition(":")
-    found: Callable[[Samples, str, Callable[[float], None]], Fit] = getattr(import_module(module), name)
-    return found(samples, kind, progress or (lambda done: None))
+        found = fit_with_reference(samples, kind, reference)
+    else:
+        module, _, name = KINDS[kind].partition(":")
+        function: Callable[[Samples, str, Callable[[float], None]], Fit] = getattr(import_module(module), name)
+        found = function(samples, kind, progress or (lambda done: None))
+    if kind != "lidar":
+        add_full_scale(found, samples)
+    return found

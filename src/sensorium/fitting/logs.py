@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import MissingDependencyError, ModelError, SensoriumError, UnknownNameError, listed
 from sensorium.fitting.lidar import lidar_samples
-from sensorium.fitting.samples import Samples
+from sensorium.fitting.samples import UNITS, Samples
 from sensorium.readings import Array
 
 SI: Mapping[str, tuple[float, str]] = {
@@ -29,20 +31,21 @@ SI: Mapping[str, tuple[float, str]] = {
 }  # fmt: skip
 """Unit as logs write it -> factor, and SI unit. g is standard gravity (CGPM 1901)."""
 FIELDS: Mapping[str, Mapping[str, str]] = {
-    "imu": {"ang_vel_b": r"gyr|w_rs|ang_?vel|angular_velocity", "lin_acc_b": r"acc|a_rs"},
+    "imu": {"ang_vel_b": r"gyr|\bw_rs|ang_?vel|angular_vel", "lin_acc_b": r"acc|\ba_rs"},
     "magnetometer": {"mag_b": r"mag"},
     "barometer": {"pressure": r"press|baro"},
     "force_torque": {"force": r"force|^f[xyz]", "torque": r"torque|^t[xyz]"},
 }
-"""Kind -> field -> pattern of the columns of a table, in lower case."""
-TIMES = re.compile(r"^#?\s*(time|timestamp|stamp|t)\b", re.IGNORECASE)
+"""Kind -> field -> pattern of the columns of a table, in lower case. Those of covariances do not count."""
+TIMES = re.compile(r"^[#%]?\s*(time|timestamp|stamp|t)\b", re.IGNORECASE)
 UNIT = re.compile(r"[(\[]([^)\]]*)[)\]]\s*$")
+LEROBOT = "meta/info.json"
 ULOG = {
-    "imu": ("sensor_combined", {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
-    "magnetometer": ("vehicle_magnetometer", {"mag_b": ("magnetometer_ga", "gauss")}),
-    "barometer": ("vehicle_air_data", {"pressure": ("baro_pressure_pa", "Pa")}),
+    "imu": (("sensor_combined",), {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
+    "magnetometer": (("vehicle_magnetometer", "sensor_combined"), {"mag_b": ("magnetometer_ga", "gauss")}),
+    "barometer": (("vehicle_air_data",), {"pressure": ("baro_pressure_pa", "Pa")}),
 }
-"""Kind -> topic of a ULog file, and field -> its columns and unit."""
+"""Kind -> topics of a ULog file, the first one that it has; and field -> its columns and unit."""
 
 
 def read_samples(
@@ -57,15 +60,16 @@ def read_samples(
 
     Args:
         path: a recording, a ROS 2 or ROS 1 bag, a ULog file, a CSV table with a header, an npz file with one array per
-            field and `time`, or the folder of a EuRoC sensor with data.csv.
+            field and `time`, the folder of a EuRoC sensor with data.csv, or the longest episode of a LeRobot data set.
         kind: kind of the sensor config, which names the fields.
-        sensor: name of the sensor or topic; empty for the only one with such fields.
-        units: field -> unit in the log, where it does not state one.
+        sensor: name of the sensor or topic, or a part of the names of its columns; empty for the only one with such
+            fields.
+        units: field -> unit in the log, where it does not state one; ``"time"`` for the times of a table.
         truth: whether to return true instead of measured values where a recording has them, as a reference.
 
     Raises:
         ModelError: the log is missing, is damaged, or has no such sensor.
-        UnknownNameError: no sensor has that name, or a unit is unknown.
+        UnknownNameError: no sensor has that name, or a unit is unknown or of another quantity.
         MissingDependencyError: the package that reads the format is not installed.
     """
     path = Path(path)
@@ -73,14 +77,31 @@ def read_samples(
         return _of_scans(path, sensor)
     if kind not in FIELDS:
         raise UnknownNameError("kind of sensor whose log can be read", kind, [*FIELDS, "lidar"])
-    if path.is_dir() and (path / "data.csv").exists():
+    if not path.exists():
+        raise ModelError(f"log {os.fspath(path)!r} does not exist. Check the path.")
+    if (path / "data.csv").exists():
         path = path / "data.csv"
+    units = units or {}
+    for name in units:
+        if name not in FIELDS[kind] and name != "time":
+            raise UnknownNameError("field with a unit", name, [*FIELDS[kind], "time"])
     readers: Mapping[str, Callable[..., Samples]] = {
-        ".csv": _of_table, ".ulg": _of_ulog, ".bag": _of_ros1, ".npz": partial(_of_arrays, truth=truth),
-    }  # fmt: skip
+        ".csv": partial(_of_table, time_unit=units.get("time", "")),
+        ".ulg": _of_ulog,
+        ".bag": _of_ros1,
+        ".npz": partial(_of_arrays, truth=truth),
+    }
     read = readers.get(path.suffix.lower(), partial(_of_recording, truth=truth))
-    found = read(path, kind, sensor)
-    return _in_si(found, units or {})
+    if (path / LEROBOT).exists():
+        read = _of_lerobot
+    try:
+        samples = read(path, kind, sensor)
+    except SensoriumError:
+        raise
+    except Exception as error:  # packages that read formats have errors of any class
+        reason = str(error).rstrip(".")
+        raise ModelError(f"log {os.fspath(path)!r} cannot be read: {reason}. Correct or replace the file.") from error
+    return _in_si(samples, units)
 
 
 def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
@@ -89,8 +110,9 @@ def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
         unit = units.get(name, known.get(name, ""))
         if not unit:
             continue
-        if unit not in SI:
-            raise UnknownNameError(f"unit of {name}", unit, SI)
+        expected = [each for each, (_, si) in SI.items() if si == UNITS.get(name, "T")]
+        if unit not in expected:
+            raise UnknownNameError(f"unit of {name}", unit, expected)
         factor, known[name] = SI[unit]
         values[name] = values[name] * factor
     return replace(samples, values=values, units=known)
@@ -99,35 +121,52 @@ def _in_si(samples: Samples, units: Mapping[str, str]) -> Samples:
 def _no_sensor(path: Path, kind: str, has: Sequence[str]) -> ModelError:
     return ModelError(
         f"log {os.fspath(path)!r} has no sensor with {' or '.join(FIELDS[kind])} of kind {kind!r}, got "
-        f"{', '.join(has) or 'nothing'}. Choose another --sensor or --kind."
+        f"{listed(has)}. Choose another --sensor or --kind."
     )
 
 
-def _of_table(path: Path, kind: str, sensor: str) -> Samples:
-    """Return the samples of a CSV table, whose header gives names and units, such as ``Gyroscope X (deg/s)``."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = [each.strip() for each in next(csv.reader(file), [])]
-            table = np.atleast_2d(np.genfromtxt(file, delimiter=",", dtype=np.float64))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"table {os.fspath(path)!r} cannot be read: {error}. Give a CSV file with a header.") from None
-    times = [k for k, each in enumerate(header) if TIMES.match(each)]
-    if not times or table.shape[1] != len(header):
-        raise ModelError(f"table {os.fspath(path)!r}: expected a header with a column for the time, got {header}.")
-    unit = _unit_of(header[times[0]]) or "s"
-    if unit not in SI or SI[unit][1] != "s":
-        raise UnknownNameError("unit of the time", unit, [each for each in SI if SI[each][1] == "s"])
-    raw = table[:, times[0]]
-    time = (raw - raw[0]) * SI[unit][0]
-    values, units = {}, {}
+def _columns_of(path: Path, kind: str, sensor: str, header: Sequence[str]) -> dict[str, list[int]]:
+    """Return field -> its columns of a table, x, y and z."""
+    found = {}
+    usable = [k for k, each in enumerate(header) if sensor in each and not TIMES.match(each) and "cov" not in each]
     for name, pattern in FIELDS[kind].items():
-        columns = [k for k, each in enumerate(header) if k not in times and re.search(pattern, each, re.IGNORECASE)]
-        columns = columns[: 1 if name == "pressure" else 3]
+        columns = [k for k in usable if re.search(pattern, header[k], re.IGNORECASE)]
+        size = 1 if name == "pressure" else 3
+        if columns and len(columns) != size:
+            names = listed([header[k] for k in columns])
+            raise ModelError(
+                f"log {os.fspath(path)!r}: {name}: got the columns {names}, expected {size}. Give a part of the names "
+                "that the others do not have: --sensor PART."
+            )
         if columns:
-            values[name], units[name] = table[:, columns], _unit_of(header[columns[0]])
-    if not values:
+            found[name] = columns
+    if not found:
         raise _no_sensor(path, kind, header)
-    return Samples(time, values, units, path.name, start=float(raw[0]) * SI[unit][0])
+    return found
+
+
+def _of_table(path: Path, kind: str, sensor: str, time_unit: str) -> Samples:
+    """Return the samples of a CSV table, whose header gives names and units, such as ``Gyroscope X (deg/s)``."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = [each.strip() for each in next(csv.reader(file), [])]
+        times = [k for k, each in enumerate(header) if TIMES.match(each)]
+        if not times:
+            raise ModelError(
+                f"table {os.fspath(path)!r}: expected a header with a column `time`, got {listed(header)}. Add it."
+            )
+        fields = _columns_of(path, kind, sensor, header)
+        used = [times[0], *(k for columns in fields.values() for k in columns)]
+        table = np.loadtxt(file, np.float64, delimiter=",", usecols=used, ndmin=2)
+    unit = time_unit or _unit_of(header[times[0]]) or "s"
+    seconds = [each for each in SI if SI[each][1] == "s"]
+    if unit not in seconds:
+        raise UnknownNameError("unit of the time", unit, seconds)
+    raw = table[:, 0]
+    time = (raw - raw[:1]) * SI[unit][0]
+    sizes = np.cumsum([len(columns) for columns in fields.values()])
+    values = dict(zip(fields, np.split(table[:, 1:], sizes[:-1], axis=1), strict=True))
+    units = {name: _unit_of(header[columns[0]]) for name, columns in fields.items()}
+    return Samples(time, values, units, path.name, start=float(raw[0]) * SI[unit][0] if len(raw) else 0.0)
 
 
 def _unit_of(column: str) -> str:
@@ -143,6 +182,38 @@ def _of_arrays(path: Path, kind: str, sensor: str, truth: bool) -> Samples:
         values = {name: np.asarray(arrays[name], np.float64) for name in FIELDS[kind] if name in arrays}
         time = np.asarray(arrays["time"], np.float64)
     return Samples(time, {name: each.reshape(len(time), -1) for name, each in values.items()}, {}, path.name)
+
+
+def _of_lerobot(path: Path, kind: str, sensor: str) -> Samples:
+    """Return the samples of the longest episode of a LeRobot data set, at its constant rate."""
+    try:
+        parquet: Any = import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingDependencyError(
+            "data sets of LeRobot need pyarrow, which is not installed: pip install 'sensorium[parquet]'."
+        ) from None
+    info = json.loads((path / LEROBOT).read_text(encoding="utf-8"))
+    header, places = [], []
+    for feature, about in info["features"].items():
+        if feature.startswith("observation.") and about["dtype"].startswith("float") and len(about["shape"]) == 1:
+            names = about.get("names")
+            names = next(iter(names.values())) if isinstance(names, dict) else names or range(about["shape"][0])
+            header += [f"{feature}.{each}" for each in names]
+            places += [(feature, k) for k in range(about["shape"][0])]
+    fields = _columns_of(path, kind, sensor, header)
+    used = dict.fromkeys(places[k][0] for columns in fields.values() for k in columns)
+    table = parquet.read_table(path / "data", columns=["episode_index", "frame_index", *used])
+    episodes, lengths = np.unique(table["episode_index"].to_numpy(), return_counts=True)
+    longest = episodes[np.argmax(lengths)]
+    frame = table["frame_index"].to_numpy()
+    rows = np.flatnonzero(table["episode_index"].to_numpy() == longest)
+    rows = rows[np.argsort(frame[rows])]
+    arrays = {name: np.array(table[name].take(rows).to_pylist(), np.float64).reshape(len(rows), -1) for name in used}
+    values = {
+        name: np.stack([arrays[places[k][0]][:, places[k][1]] for k in columns], axis=1)
+        for name, columns in fields.items()
+    }
+    return Samples(frame[rows] / float(info["fps"]), values, {}, f"{path.name} episode {longest}")
 
 
 def _of_recording(path: Path, kind: str, sensor: str, truth: bool) -> Samples:
@@ -235,15 +306,22 @@ def _of_ulog(path: Path, kind: str, sensor: str) -> Samples:
         ) from None
     if kind not in ULOG:
         raise UnknownNameError("kind of sensor in ULog files", kind, ULOG)
-    topic, columns = ULOG[kind]
-    found = next((each.data for each in ULog(os.fspath(path), [sensor or topic]).data_list), None)
-    if found is None:
-        raise _no_sensor(path, kind, [])
+    names, columns = ULOG[kind]
+    topics = [sensor] if sensor else [*names]
+    with path.open("rb") as file:
+        log = ULog(file, topics)
+    wanted = {column for column, _ in columns.values()}
+    having = [each for each in log.data_list if wanted <= {key.partition("[")[0] for key in each.data}]
+    if not having:
+        raise _no_sensor(path, kind, sorted(log.message_formats))
+    chosen = min(having, key=lambda each: topics.index(each.name))
+    found = chosen.data
     stamp = found["timestamp"]
     values, units = {}, {}
-    for name, (start, unit) in columns.items():
-        keys = [key for key in (f"{start}[{k}]" for k in range(3)) if key in found] or [start]
+    for name, (column, unit) in columns.items():
+        keys = [key for key in (f"{column}[{k}]" for k in range(3)) if key in found] or [column]
         values[name], units[name] = np.stack([found[key] for key in keys], axis=1).astype(np.float64), unit
-    return Samples(
-        (stamp - stamp[0]) * 1e-6, values, units, f"{path.name} {sensor or topic}", start=1e-6 * float(stamp[0])
-    )
+    time, start = 1e-6 * (stamp - stamp[0]), 1e-6 * float(stamp[0])
+    lost = np.array([[1e-6 * each.timestamp, 1e-3 * each.duration] for each in log.dropouts]).reshape(-1, 2)
+    lost = np.cumsum(lost, axis=1) - start
+    return Samples(time, values, units, f"{path.name} {chosen.name}", start=start, dropouts=lost)

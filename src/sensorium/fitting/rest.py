@@ -42,6 +42,8 @@ STILL, QUIET = 0.5, 4.0
 """Length of a window that is at rest or not, s; maximum ratio of its variance to that of the calmest windows."""
 FEWEST_LOST = 5
 """Minimum number of bursts of lost samples that give a Gilbert-Elliott model."""
+FINEST = 1e-9
+"""Minimum jitter of stamps, s; less is rounding."""
 FINE = 0.01
 """Minimum quantisation step that is reported, in standard deviations of the values."""
 ROLES = {"ang_vel_b": "angular_velocity", "lin_acc_b": "specific_force", "mag_b": "magnetic"}
@@ -104,17 +106,26 @@ def _fit_timing(result: Fit, stamps: Stamps, samples: Samples) -> None:
     half = Z * stamps.period_sd * rate * rate
     parameters["rate_hz"] = Parameter(rate, "Hz", rate - half, rate + half, "line through stamps", source)
     fields["rate_hz"] = float(f"{rate:.6g}")
-    ends = _of_sd(stamps.jitter, len(stamps.place))
-    parameters["stamp.jitter"] = Parameter(stamps.jitter, "s", *ends, "deviation from that line", source)
+    if stamps.jitter > FINEST:
+        ends = _of_sd(stamps.jitter, len(stamps.place))
+        parameters["stamp.jitter"] = Parameter(stamps.jitter, "s", *ends, "deviation from that line", source)
+    else:
+        refused["stamp.jitter"] = "the stamps are even"
+        _limit(result, "stamp.jitter", FINEST, "s")
     if stamps.resolution:
         step = stamps.resolution
         parameters["stamp.resolution"] = Parameter(step, "s", step, step, "greatest common step", source)
     lost = stamps.is_lost
-    if (count := int(np.count_nonzero(lost[1:] & ~lost[:-1]))) < FEWEST_LOST:
+    if samples.dropouts is not None and len(samples.dropouts):
+        _keep_logged(lost, (samples.dropouts - samples.time[0]) / stamps.period)
+        reason = f"{len(samples.dropouts)} drop-outs of the logger are no losses of the sensor"
+        refused["loss during drop-outs"] = reason
+    count = int(np.count_nonzero(lost[1:] & ~lost[:-1]))
+    for name, found in zip(("p", "r") if count else ("p",), bursts(lost), strict=False):
+        parameters[f"loss.{name}"] = Parameter(found[0], "1", *found[1:], "Gilbert-Elliott, counted gaps", source)
+    if count < FEWEST_LOST:
         refused["loss"] = f"{count} gaps are too few for a model of losses; {int(lost.sum())} samples are missing"
     else:
-        for name, found in zip(("p", "r"), bursts(lost), strict=True):
-            parameters[f"loss.{name}"] = Parameter(found[0], "1", *found[1:], "Gilbert-Elliott, counted gaps", source)
         fields["loss"] = {name: parameters[f"loss.{name}"].value for name in ("p", "r")}
     if samples.arrival is None:
         refused["stamp.drift"] = "the log has one clock only"
@@ -122,6 +133,19 @@ def _fit_timing(result: Fit, stamps: Stamps, samples: Samples) -> None:
         drift, sd = drift_of(samples.time, samples.arrival)
         ends = (drift - Z * sd, drift + Z * sd)
         parameters["stamp.drift"] = Parameter(drift, "ppm", *ends, "line through least delays", source)
+
+
+def _keep_logged(lost: Array, dropouts: Array) -> None:
+    """Mark the gaps of samples that overlap drop-outs of the logger, in places `[dropout, 2]`, as not lost."""
+    gaps = np.flatnonzero(np.diff(lost, prepend=False, append=False)).reshape(-1, 2)
+    for start, end in dropouts:
+        for first, last in gaps[(gaps[:, 0] <= end + 1.0) & (gaps[:, 1] >= start - 1.0)]:
+            lost[first:last] = False
+
+
+def _limit(result: Fit, name: str, most: float, unit: str) -> None:
+    """Add the upper end of the interval of a parameter that the samples do not show."""
+    result.limits[name] = Parameter(0.0, unit, 0.0, most, "not found", result.source)  # type: ignore[index]
 
 
 def _of_sd(sd: float, count: int) -> tuple[float, float]:
@@ -215,8 +239,9 @@ def _add_column(
             ends = (slope - half, slope + half)
             parameters[key] = Parameter(slope, f"{unit}/s", *ends, "least-squares line", source)
         elif size is None or size.low <= 0.0:
-            most = "" if size is None else f"; below {size.high:.3g} {term.unit.format(unit)}"
-            refused[key] = f"the {term.name} is hidden by the other terms in {len(values) * period:.4g} s{most}"
+            refused[key] = f"the {term.name} is hidden by the other terms in {len(values) * period:.4g} s"
+            if size is not None:
+                _limit(result, key, size.high, term.unit.format(unit))
         else:
             value, low, high = size.value, size.low, size.high
             if term == WHITE and step:
@@ -231,6 +256,8 @@ def _add_column(
     if step:
         key = _named(name, "resolution", label)
         parameters[key] = Parameter(step, unit, step, step, "greatest common step", source)
+    else:
+        _limit(result, _named(name, "resolution", label), FINE * float(np.nanstd(values)), unit)
     mean, half = float(np.nanmean(values)), Z * terms.mean_sd(squares)
     if name == "ang_vel_b":
         half += EARTH_RATE

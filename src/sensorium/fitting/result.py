@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import tomli_w
@@ -13,6 +15,9 @@ from sensorium.view.report import Table, page_html, picture_html, table_html
 from sensorium.view.style import picture
 
 HEADINGS = ("parameter", "value", "95 % interval", "unit", "method", "source")
+EXACT, DIGITS = 1e-3, 1e-5
+"""Maximum relative difference of equal values without intervals, and of equal values with small ones: presets state
+rates with 6 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Fit:
         refused: name -> reason why the samples do not show it.
         fields: fields of the config as plain data, SI, as in a preset.
         drawings: title -> function that draws the fit over the data on Matplotlib axes.
+        limits: name -> estimate 0 of a parameter that the samples do not show, with its interval from 0.
     """
 
     kind: str
@@ -59,6 +65,7 @@ class Fit:
     refused: Mapping[str, str]
     fields: Mapping[str, Any]
     drawings: Mapping[str, Callable[[Any], None]] = field(default_factory=dict, repr=False)
+    limits: Mapping[str, Parameter] = field(default_factory=dict)
 
     def to_toml(self) -> str:
         """Return the preset as the text of a TOML file, which ``preset = "FILE.toml"`` of a rig loads."""
@@ -74,7 +81,7 @@ class Fit:
             "title": f"{self.kind} fitted to {self.source}",
             "source": self.source,
             "convention": "noise_density is Allan's two-sided N",
-            "notes": [f"{name}: {reason}" for name, reason in self.refused.items()],
+            "notes": [f"{name}: {reason}" for name, reason in self.missing()],
         }
         return tomli_w.dumps({**about, "fields": self.fields, "parameters": found})
 
@@ -86,6 +93,16 @@ class Fit:
         ]
         return Table("Parameters", HEADINGS, rows)
 
+    def missing(self) -> list[tuple[str, ...]]:
+        """Return rows of what the samples do not show, and the reason. The axes of a parameter share a row."""
+        rows: dict[tuple[str, str], list[str]] = {}
+        for name, reason in self.refused.items():
+            head, axis = (name[:-2], name[-1]) if name[-2:] in (".x", ".y", ".z") else (name, "")
+            limit = self.limits.get(name)
+            text = axis if limit is None else f"{axis} below {limit.high:.3g} {limit.unit}".lstrip()
+            rows.setdefault((head, reason), []).append(text)
+        return [(f"{head} {', '.join(texts)}".rstrip(), reason) for (head, reason), texts in rows.items()]
+
     def to_html(self) -> str:
         """Return an HTML page without other files: the parameters, and the fits drawn over the data.
 
@@ -94,8 +111,7 @@ class Fit:
         """
         parts = [table_html(self.table())]
         if self.refused:
-            rows: list[tuple[str, ...]] = [*self.refused.items()]
-            parts.append(table_html(Table("Not found", ("parameter", "reason"), rows)))
+            parts.append(table_html(Table("Not found", ("parameter", "reason"), [*self.missing()])))
         for title, draw in self.drawings.items():
             data = io.BytesIO()
             with picture(data, 8.0, 4.5) as figure:
@@ -109,17 +125,42 @@ class Fit:
 def compare(real: Fit, sim: Fit) -> Table:
     """Return the parameters of two fits side by side, each with a verdict.
 
-    The verdict is ``"same"`` if the 95 % intervals overlap, ``"different"`` if not, and ``"not comparable"`` where only
-    one of the logs shows the parameter.
+    The 95 % interval of a difference combines those of both values (G. Y. Zou and A. Donner, Statist. Med. 27, 2008).
+    The verdict is ``"same"`` if it contains 0, as for 95 % of the parameters of a twin. ``"different"`` is a difference
+    that chance gives to any of the compared parameters of a twin in at most 5 % of all comparisons (Bonferroni), and
+    ``"unclear"`` lies between. A parameter that one log does not show is compared with its limit there; without limit,
+    the verdict is ``"only real"`` or ``"only simulated"``.
     """
+    names = dict.fromkeys([*real.parameters, *sim.parameters])
+    sides = [
+        (real.parameters.get(name) or real.limits.get(name), sim.parameters.get(name) or sim.limits.get(name))
+        for name in names
+    ]
+    count = sum(None not in pair for pair in sides)
+    most = NormalDist().inv_cdf(1.0 - 0.025 / max(count, 1)) / NormalDist().inv_cdf(0.975)
     rows: list[tuple[str, ...]] = []
-    for name in dict.fromkeys([*real.parameters, *sim.parameters]):
-        both = real.parameters.get(name), sim.parameters.get(name)
-        texts = ["-" if each is None else f"{each.value:.4g} ({each.low:.4g} to {each.high:.4g})" for each in both]
-        unit = next(each.unit for each in both if each is not None)
-        first, second = both
-        verdict = "not comparable"
-        if first is not None and second is not None:
-            verdict = "same" if first.overlaps(second) else "different"
-        rows.append((name, *texts, unit, verdict))
+    for name, (first, second) in zip(names, sides, strict=True):
+        unit = (real.parameters.get(name) or sim.parameters[name]).unit
+        if first is None or second is None:
+            verdict = "only simulated" if first is None else "only real"
+        else:
+            ratio = _difference(first, second)
+            verdict = "same" if ratio <= 1.0 else "unclear" if ratio <= most else "different"
+        rows.append((name, _shown(first), _shown(second), unit, verdict))
     return Table("Comparison", ("parameter", "real", "simulated", "unit", "verdict"), rows)
+
+
+def _difference(first: Parameter, second: Parameter) -> float:
+    """Return the absolute difference of two values, as a multiple of the half width of its 95 % interval."""
+    less, more = sorted((first, second), key=lambda each: each.value)
+    difference, size = more.value - less.value, max(abs(less.value), abs(more.value))
+    half = math.hypot(less.high - less.value, more.value - more.low)
+    half = max(half, DIGITS * size) if half else EXACT * size
+    return difference / half if half else 0.0
+
+
+def _shown(found: Parameter | None) -> str:
+    if found is None:
+        return "not found"
+    text = f"{found.low:.4g} to {found.high:.4g}"
+    return f"{found.value:.4g} ({text})" if found.value else text

@@ -24,6 +24,7 @@ class Samples:
         units: field -> unit, e.g. ``"rad/s"``.
         source: file and sensor that they come from.
         arrival: float64 `[row]`, s; when each sample arrived, by the clock of the computer. None if there is one time.
+        dropouts: float64 `[dropout, 2]`, s; start and end of spans that the logger lost, if the log states them.
         start: time 0 of these times by the clock of the log, s; two logs of one clock are aligned by it.
     """
 
@@ -33,6 +34,7 @@ class Samples:
     source: str
     arrival: Array | None = None
     start: float = 0.0
+    dropouts: Array | None = None
 
     def __len__(self) -> int:
         return len(self.time)

@@ -133,10 +133,10 @@ def bursts(lost: Array) -> tuple[tuple[float, float, float], tuple[float, float,
     """Return the probabilities p and r of Gilbert-Elliott losses with their 95 % intervals.
 
     Args:
-        lost: bool `[place]`, with at least one loss, and neither the first nor the last place lost.
+        lost: bool `[place]`, neither the first nor the last one lost. Without losses, r is not determined.
     """
     starts = int(np.count_nonzero(lost[1:] & ~lost[:-1]))
-    return share(starts, int(np.count_nonzero(~lost[:-1]))), share(starts, int(np.count_nonzero(lost)))
+    return share(starts, int(np.count_nonzero(~lost[:-1]))), share(starts, max(int(np.count_nonzero(lost)), 1))
 
 
 def drift_of(time: Array, arrival: Array) -> tuple[float, float]:
