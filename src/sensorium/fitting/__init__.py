@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 
 from sensorium.errors import ArgumentError, UnknownNameError
@@ -32,8 +33,9 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
         kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"``, ``"force_torque"`` or
             ``"lidar"``.
         reference: samples of the same motion, in the same axes and by the same clock, from which delay, bias, scale and
-            misalignment are found instead of the noise: true values, or a second sensor with far less noise. Only for
-            other kinds than ``"lidar"``.
+            misalignment are found: true values, or a second sensor with far less noise. The noise is then that of the
+            longest part of `samples` at rest; `refused` gives the reason if there is none. Only for other kinds than
+            ``"lidar"``.
 
     Raises:
         UnknownNameError: no fit exists for the kind.
@@ -42,10 +44,18 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of sensor that can be fitted", kind, KINDS)
-    if reference is not None:
-        if kind == "lidar":
-            raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
-        return fit_with_reference(samples, kind, reference)
     module, _, name = KINDS[kind].partition(":")
     found: Callable[[Samples, str], Fit] = getattr(import_module(module), name)
-    return found(samples, kind)
+    if reference is None:
+        return found(samples, kind)
+    if kind == "lidar":
+        raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
+    from sensorium.fitting.rest import at_rest
+
+    moving = fit_with_reference(samples, kind, reference)
+    try:
+        rest = at_rest(samples)
+        span = f"at rest, {rest.time[0]:.4g} to {rest.time[-1]:.4g} s"
+        return found(replace(rest, source=f"{samples.source} {span}"), kind).merged_with(moving)
+    except ArgumentError as error:
+        return replace(moving, refused={**moving.refused, "noise": str(error)})
