@@ -13,9 +13,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 from sensorium.cli.arguments import unset
 from sensorium.cli.messages import busy, note, stdout
 from sensorium.cli.reports import print_table
-from sensorium.errors import UsageError
+from sensorium.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from sensorium.engines.trajectory.trajectory import Trajectory
     from sensorium.fitting import Samples
 
 
@@ -26,9 +27,10 @@ class Fit:
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
     and time, and folders of EuRoC sensors. Each parameter has a 95 % interval. Motion is refused; --static keeps the
     longest span at rest. With --reference, delay, bias, scale and misalignment are fitted too, from a log of the same
-    motion by the same clock; a recording gives its true values. The noise is then that of the longest span at rest.
-    With --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. --rest
-    takes the noise from another log. A rig loads the preset as preset = "imu.toml".
+    motion by the same clock: a recording with true values, or a file of poses (TUM, EuRoC, CSV) in a world with z up.
+    The noise is then that of the longest span at rest. With --poses, bias, scale and misalignment of an accelerometer
+    are fitted to rests in at least 12 poses. --rest takes the noise from another log. A rig loads the preset as
+    preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
@@ -49,13 +51,13 @@ class Fit:
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
-    """Log of the same motion, with the sensor or topic after a colon where it has several."""
+    """Log of the same motion, with the sensor or topic after a colon where it has several, or a file of poses."""
     poses: bool = False
     """Fit an accelerometer to its rests in at least 12 poses."""
     rest: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
     """Log of the same sensor at rest that gives the noise, with --reference or --poses."""
     gravity: float = 9.80665
-    """Gravity at the place of the log, m/s^2, for --poses."""
+    """Gravity at the place of the log, m/s^2, for --poses and for a reference with poses."""
     start: Annotated[float | None, unset("S", "the first sample")] = None
     """Time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
@@ -79,7 +81,7 @@ class Fit:
             raise UsageError.of("--reference, --static, --poses", "several", "one of them")
         if self.rest and not (self.reference or self.poses):
             raise UsageError.of("--rest", self.rest, "--reference or --poses beside it")
-        reference = self._other(self.reference, truth=True) if self.reference else None
+        reference = (_poses(self.reference) or self._other(self.reference, truth=True)) if self.reference else None
         rest = self._other(self.rest, truth=False) if self.rest else None
         with busy("fitting"):
             if self.static:
@@ -88,7 +90,7 @@ class Fit:
             if self.poses:
                 found = fit_poses(samples, gravity=self.gravity)
             else:
-                found = fit(samples, self.kind, reference=reference)
+                found = fit(samples, self.kind, reference=reference, gravity=self.gravity)
             if rest is not None:
                 found = found.merged_with(fit(rest, self.kind))
         print_table(found.table())
@@ -142,6 +144,22 @@ class Compare:
         table = compare(real, sim)
         print_table(table)
         return int(any(row[-1] == "different" for row in table.rows))
+
+
+def _poses(given: str) -> Trajectory | None:
+    """Return the trajectory in a text file, None for logs of other formats and tables of a sensor."""
+    from sensorium.engines.trajectory.files import SUFFIXES
+    from sensorium.engines.trajectory.trajectory import Trajectory
+
+    path = Path(given)
+    if path.suffix.lower() not in SUFFIXES:
+        return None
+    try:
+        return Trajectory.from_file(path)
+    except ModelError:
+        if path.suffix.lower() != ".csv":
+            raise
+        return None
 
 
 def _samples(path: Path, kind: str, sensor: str, units: Sequence[str], truth: bool = False) -> Samples:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from sensorium.errors import ArgumentError, UnknownNameError
 from sensorium.fitting.lidar import lidar_samples
-from sensorium.fitting.poses import fit_poses
+from sensorium.fitting.motion import with_motion
+from sensorium.fitting.poses import STANDARD_GRAVITY, fit_poses
 from sensorium.fitting.reference import fit_with_reference
 from sensorium.fitting.result import Fit, Parameter, compare
 from sensorium.fitting.samples import Samples
+
+if TYPE_CHECKING:
+    from sensorium.engines.trajectory.trajectory import Trajectory
 
 __all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "fit_poses", "lidar_samples"]
 
@@ -25,7 +30,9 @@ KINDS = {
 """Kind of sensor -> function of the samples and the kind that returns the fit."""
 
 
-def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit:
+def fit(
+    samples: Samples, kind: str, *, reference: Samples | Trajectory | None = None, gravity: float = STANDARD_GRAVITY
+) -> Fit:
     """Return the parameters of a sensor, each with a 95 % interval, found in its samples.
 
     Args:
@@ -33,9 +40,10 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
         kind: kind of the sensor config: ``"imu"``, ``"magnetometer"``, ``"barometer"``, ``"force_torque"`` or
             ``"lidar"``.
         reference: samples of the same motion, in the same axes and by the same clock, from which delay, bias, scale and
-            misalignment are found: true values, or a second sensor with far less noise. The noise is then that of the
-            longest part of `samples` at rest; `refused` gives the reason if there is none. Only for other kinds than
-            ``"lidar"``.
+            misalignment are found: true values, a second sensor with far less noise, or the poses of an IMU, as from
+            motion capture, in a world whose z axis points up. The noise is then that of the longest part of `samples`
+            at rest; `refused` gives the reason if there is none. Only for other kinds than ``"lidar"``.
+        gravity: gravity at the place of the log, m/s^2, for poses; an error of it is an error of bias and scale.
 
     Raises:
         UnknownNameError: no fit exists for the kind.
@@ -52,7 +60,8 @@ def fit(samples: Samples, kind: str, *, reference: Samples | None = None) -> Fit
         raise ArgumentError("reference: got one for kind 'lidar', expected none. Leave it out.")
     from sensorium.fitting.rest import at_rest
 
-    moving = fit_with_reference(samples, kind, reference)
+    both = (samples, reference) if isinstance(reference, Samples) else with_motion(samples, reference, gravity)
+    moving = fit_with_reference(both[0], kind, both[1])
     try:
         rest = at_rest(samples)
         span = f"at rest, {rest.time[0]:.4g} to {rest.time[-1]:.4g} s"
