@@ -44,7 +44,7 @@ OUTPUTS = {
     "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
     "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
-    "fitting": {"errors", "spec", "readings", "record", "view"},
+    "fitting": {"errors", "spec", "pose", "readings", "record", "view"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.demo import hall
 from sensorium.errors import ArgumentError
+from sensorium.fitting import compare
 from sensorium.fitting.logs import read_samples
 from sensorium.record import NpzRecorder
 
@@ -84,8 +88,163 @@ def test_the_preset_distorts_as_the_sensor_does(tmp_path: Path) -> None:
     gyro = cfg.to_dict()["stages"][0]
     assert gyro["kind"] == "scale_error" and gyro["fields"] == ["ang_vel_b"]
     assert gyro["scale"] == pytest.approx([wanted[f"ang_vel_b.scale.{axis}"] for axis in "xyz"], abs=0.003)
-    pairs = ("xy", "xz", "yx", "yz", "zx", "zy")  # the order of ScaleError
-    assert gyro["cross_axis"] == pytest.approx([wanted[f"ang_vel_b.cross_axis.{pair}"] for pair in pairs], abs=0.003)
+    assert gyro["cross_axis"] == pytest.approx([wanted[f"ang_vel_b.cross_axis.{pair}"] for pair in PAIRS], abs=0.003)
+
+
+PAIRS = ("xy", "xz", "yx", "yz", "zx", "zy")  # the order of ScaleError
+ERRORS = {
+    "ang_vel_b": ((0.01, -0.02, 0.015), (0.004, -0.006, 0.008, 0.003, -0.002, 0.005)),
+    "lin_acc_b": ((-0.01, 0.02, 0.005), (0.002, -0.003, 0.004, -0.005, 0.006, 0.001)),
+}
+FAULTY = sn.ImuCfg(
+    body="body", fields=("ang_vel_b", "lin_acc_b"), rate_hz=200.0, delay=0.015, loss=sn.GilbertElliott(p=0.02, r=0.5),
+    noise_density={"ang_vel_b": 0.001, "lin_acc_b": 0.01}, resolution={"ang_vel_b": 0.005, "lin_acc_b": 0.05},
+    bias={"ang_vel_b": (0.02, -0.03, 0.01), "lin_acc_b": (0.1, -0.2, 0.05)},
+    stages=tuple(sn.stages.ScaleError(fields=(name,), scale=scale, cross_axis=cross)
+                 for name, (scale, cross) in ERRORS.items()),
+)  # fmt: skip
+
+
+def simulated(cfg: sn.ImuCfg, seed: int) -> tuple[sn.Samples, sn.Samples]:
+    """Return the log of an IMU that rests for 30 s and moves for 30 s, and its reference."""
+    scene = sn.Scene(sn.TensorEngine(1, dt=0.005, provides=("pose", "velocity", "acceleration", "gravity")), [cfg],
+                     seed=seed)  # fmt: skip
+    imu, time = scene["imu"], np.arange(1, 12_001) * 0.005
+    still = {"ang_vel_b": [0.0, 0.0, 0.0], "lin_acc_b": [0.0, 0.0, 9.8]}
+    true = {name: np.where(time[:, None] < 30.0, still[name], each) for name, each in motion(time, seed).items()}
+    rows = []
+    for k in range(len(time)):
+        scene.engine.body_ang_vel_w[0, 0] = torch.from_numpy(true["ang_vel_b"][k])
+        scene.engine.body_lin_acc_w[0, 0] = torch.from_numpy(true["lin_acc_b"][k] - [0.0, 0.0, 9.81])
+        scene.update()
+        if imu.is_new.item():
+            rows.append((scene.time, *imu.data.ang_vel_b[0].tolist(), *imu.data.lin_acc_b[0].tolist()))
+    table = np.array(rows)
+    values = {"ang_vel_b": table[:, 1:4], "lin_acc_b": table[:, 4:]}
+    return sn.Samples(table[:, 0], values, UNITS, "log"), sn.Samples(time, true, UNITS, "truth")
+
+
+@pytest.mark.slow
+def test_noise_and_errors_of_a_simulated_sensor_are_in_one_preset(tmp_path: Path) -> None:
+    """Of 33 parameters about 31 are inside their intervals, and at least 29; the twin has the same ones."""
+    samples, reference = simulated(FAULTY, 1)
+    fit = sn.fit(samples, "imu", reference=reference)
+    wanted = {"delay": 0.015, "loss.p": 0.02, "loss.r": 0.5}
+    for name, (scale, cross) in ERRORS.items():
+        wanted |= {f"{name}.cross_axis.{pair}": value for pair, value in zip(PAIRS, cross, strict=True)}
+        for k, axis in enumerate("xyz"):
+            wanted |= {f"{name}.bias.{axis}": FAULTY.bias[name][k], f"{name}.scale.{axis}": scale[k]}
+            wanted |= {f"{name}.N.{axis}": FAULTY.noise_density[name]}
+    inside = [fit.parameters[name].low <= value <= fit.parameters[name].high for name, value in wanted.items()]
+    assert len(inside) == 33 and sum(inside) >= 29
+    path = tmp_path / "imu.toml"
+    path.write_text(fit.to_toml(), encoding="utf-8")
+    twin = sn.preset(str(path), body="body")
+    samples, reference = simulated(twin, 2)
+    verdicts = {name: verdict for name, *_, verdict in compare(fit, sn.fit(samples, "imu", reference=reference)).rows}
+    assert {verdicts[name] for name in wanted} == {"same"}
+    assert verdicts["lin_acc_b.resolution.x"] == verdicts["rate_hz"] == "same"
+
+
+def tour(seed: int, step: float) -> sn.Trajectory:
+    """Return 30 s of poses of a body that turns by up to 0.5 rad and moves by centimetres, at 0.2 to 2 Hz."""
+    random, time = np.random.default_rng(seed), np.arange(0.0, 33.0, step)
+    frequency, phase = random.uniform(0.2, 2.0, (6, 8)), random.uniform(0.0, 6.28, (6, 8))
+    size = random.normal(size=(6, 8)) * np.repeat([0.015, 0.08], 3)[:, None]
+    waves = (size * np.sin(2.0 * np.pi * frequency * time[:, None, None] + phase)).sum(axis=-1)
+    return sn.Trajectory(time, waves[:, :3], Rotation.from_rotvec(waves[:, 3:]).as_quat(scalar_first=True))
+
+
+def captured(path: sn.Trajectory, seed: int, pos: float, turn: float) -> sn.Trajectory:
+    """Return poses of motion capture with white noise, m and rad."""
+    random = np.random.default_rng(seed)
+    noise = Rotation.from_rotvec(turn * random.normal(size=(len(path.times), 3)))
+    quat = (Rotation.from_quat(path.quat, scalar_first=True) * noise).as_quat(scalar_first=True)
+    return sn.Trajectory(path.times, path.pos + pos * random.normal(size=path.pos.shape), quat)
+
+
+def carried(path: sn.Trajectory, seed: int) -> sn.Samples:
+    """Return the log of the faulty IMU on a body that follows a path."""
+    scene = sn.Scene(sn.TrajectoryEngine(path, dt=0.005, gravity=(0.0, 0.0, -9.81)), [FAULTY], seed=seed)
+    imu, rows = scene["imu"], []
+    for _ in range(int(path.duration / 0.005) - 1):
+        scene.step()
+        if imu.is_new.item():
+            rows.append((scene.time, *imu.data.ang_vel_b[0].tolist(), *imu.data.lin_acc_b[0].tolist()))
+    table = np.array(rows)
+    return sn.Samples(table[:, 0], {"ang_vel_b": table[:, 1:4], "lin_acc_b": table[:, 4:]}, UNITS, "log")
+
+
+def _inside(fit: Any) -> tuple[int, int]:
+    """Return how many errors of the faulty IMU are inside their intervals, and how many were found."""
+    wanted = {"delay": 0.015}
+    for name, (scale, cross) in ERRORS.items():
+        wanted |= {f"{name}.cross_axis.{pair}": value for pair, value in zip(PAIRS, cross, strict=True)}
+        for k, axis in enumerate("xyz"):
+            wanted |= {f"{name}.bias.{axis}": FAULTY.bias[name][k], f"{name}.scale.{axis}": scale[k]}
+    found = {name: fit.parameters[name] for name in wanted if name in fit.parameters}
+    return sum(each.low <= wanted[name] <= each.high for name, each in found.items()), len(found)
+
+
+def test_poses_are_a_reference() -> None:
+    """Of 25 parameters about 24 are inside, with noise of the poses whose second derivative exceeds the motion."""
+    samples, path = carried(tour(0, 0.005), 0), tour(0, 0.01)
+    noisy = captured(path, 1, 1e-4, 5e-4)
+    assert noisy.curve.at(path.times).lin_acc.std() > 2.0 * path.curve.at(path.times).lin_acc.std()
+    for reference in (path, noisy):
+        fit = sn.fit(samples, "imu", reference=reference, gravity=9.81)
+        inside, found = _inside(fit)
+        assert found == 25 and inside >= 22
+        delay = fit.parameters["delay"]
+        assert delay.value == pytest.approx(0.015, abs=0.0002) and delay.high - delay.low < 0.0008
+    with pytest.raises(ArgumentError, match=r"poses have a noise of 0\.0\d+ m and 0\.000\d+ rad"):
+        sn.fit(samples, "imu", reference=captured(path, 1, 1e-2, 5e-4))
+
+
+def test_the_command_reads_poses(tmp_path: Path) -> None:
+    samples, path = carried(tour(0, 0.005), 0), tour(0, 0.01)
+    table = np.column_stack((samples.time, samples.values["ang_vel_b"], samples.values["lin_acc_b"]))
+    header = "time (s)," + ",".join(f"{name} {axis} ({unit})" for name, unit in (("gyro", "rad/s"), ("acc", "m/s^2"))
+                                    for axis in "xyz")  # fmt: skip
+    np.savetxt(tmp_path / "log.csv", table, delimiter=",", header=header, comments="")
+    np.savetxt(tmp_path / "poses.tum", np.column_stack((path.times, path.pos, np.roll(path.quat, -1, axis=1))))
+    command = ["fit", str(tmp_path / "log.csv"), "--gravity", "9.81", "--to", str(tmp_path / "imu.toml")]
+    assert main([*command, "--reference", str(tmp_path / "poses.tum")]) == 0
+    assert sn.preset(str(tmp_path / "imu.toml"), site="imu").to_dict()["delay"] == pytest.approx(0.015, abs=0.0002)
+
+
+FLIGHT = Path(os.environ.get("SENSOR_LOGS", "absent"), "trajectories/euroc_V1_02_groundtruth.csv")
+
+
+@pytest.mark.skipif(not FLIGHT.exists(), reason="the flight is not there: SENSOR_LOGS=folder")
+def test_a_real_flight_is_a_reference() -> None:
+    """A simulated IMU on the poses of a drone; axes with little motion are absent, the others are inside."""
+    path = sn.Trajectory.from_file(FLIGHT)
+    fit = sn.fit(carried(path, 0), "imu", reference=captured(path, 1, 1e-4, 5e-4), gravity=9.81)
+    inside, found = _inside(fit)
+    assert found >= 16 and inside >= found - 3
+    assert fit.parameters["delay"].value == pytest.approx(0.015, abs=0.0003)
+
+
+def test_noise_is_that_at_rest(tmp_path: Path) -> None:
+    """Without a span at rest the noise is absent with a reason; another log at rest gives it."""
+    samples, reference, _ = logs(0)
+    moving = sn.fit(samples, "imu", reference=reference)
+    assert "at rest" in moving.refused["noise"] and "noise_density" not in moving.fields
+    assert moving.merged_with(moving).fields == moving.fields
+    noise = np.random.default_rng(1).normal(size=(4000, 6)) * 0.1
+    rest = {"ang_vel_b": noise[:, :3], "lin_acc_b": noise[:, 3:] + [0.0, 0.0, 9.8]}
+    np.savez(tmp_path / "rest.npz", time=np.arange(4000) / 200.0, **rest)
+    for name, each in (("log.npz", samples), ("truth.npz", reference)):
+        np.savez(tmp_path / name, time=each.time, **each.values)
+    units = [word for name, unit in UNITS.items() for word in ("--units", f"{name}={unit}")]
+    command = ["fit", str(tmp_path / "log.npz"), *units, "--rest", str(tmp_path / "rest.npz")]
+    path = tmp_path / "imu.toml"
+    assert main([*command, "--to", str(path)]) == 2
+    assert main([*command, "--reference", str(tmp_path / "truth.npz"), "--to", str(path)]) == 0
+    given = sn.preset(str(path), site="imu").to_dict()
+    assert given["noise_density"]["lin_acc_b"] == pytest.approx([0.1 / math.sqrt(200.0)] * 3, rel=0.05)
+    assert given["delay"] == pytest.approx(DELAY, abs=0.0002) and len(given["stages"]) == 2
 
 
 def test_arrival_counts_as_the_end_of_the_delay() -> None:

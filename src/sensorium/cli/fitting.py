@@ -16,6 +16,7 @@ from sensorium.cli.reports import print_table
 from sensorium.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from sensorium.engines.trajectory.trajectory import Trajectory
     from sensorium.fitting import Fit as Found
     from sensorium.fitting import Samples
 
@@ -27,16 +28,17 @@ class Fit:
     Logs are recordings, ROS 2 and ROS 1 bags, ULog files, CSV tables with a header, npz files with one array per field
     and time, folders of EuRoC sensors, and LeRobot data sets, of which the longest episode is used. Each parameter has
     a 95 % interval. Motion is refused; --static keeps the longest span at rest. With --reference, delay, bias, scale
-    and misalignment are fitted instead, from a log of the same motion by the same clock; a recording gives its true
-    values. With --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. A
-    rig loads the preset as preset = "imu.toml".
+    and misalignment are fitted too, from a log of the same motion by the same clock: a recording with true values, or
+    a file of poses (TUM, EuRoC, CSV) in a world with z up. The noise is then that of the longest span at rest. With
+    --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. --rest takes the
+    noise from another log. A rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
       sensorium fit imu.csv --units ang_vel_b=deg/s --units lin_acc_b=g --to imu.toml --html imu.html
       sensorium fit walk.bag --static
       sensorium fit poses.csv --poses --gravity 9.8106 --to imu.toml
-      sensorium fit walk.bag --sensor imu --reference walk.bag:/mocap/imu --to imu.toml
+      sensorium fit walk.bag --sensor imu --reference walk.bag:/mocap/imu --rest night.bag --to imu.toml
     """
 
     file: Annotated[Positional[Path], arg(metavar="LOG")]
@@ -50,11 +52,13 @@ class Fit:
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
-    """Log of the same motion, with the sensor or topic after a colon where it has several."""
+    """Log of the same motion, with the sensor or topic after a colon where it has several, or a file of poses."""
     poses: bool = False
     """Fit an accelerometer to its rests in at least 12 poses."""
+    rest: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
+    """Log of the same sensor at rest that gives the noise, with --reference or --poses."""
     gravity: float = 9.80665
-    """Gravity at the place of the log, m/s^2, for --poses."""
+    """Gravity at the place of the log, m/s^2, for --poses and for a reference with poses."""
     start: Annotated[float | None, unset("S", "the first sample")] = None
     """Time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
@@ -75,14 +79,12 @@ class Fit:
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
         samples = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
-        reference = None
         if bool(self.reference) + self.static + self.poses > 1:
             raise UsageError.of("--reference, --static, --poses", "several", "one of them")
-        if self.reference:
-            log, sensor = self.reference, ""
-            if not Path(log).exists() and ":" in log:
-                log, _, sensor = log.rpartition(":")
-            reference = _samples(Path(log), self.kind, sensor, self.units, truth=True)
+        if self.rest and not (self.reference or self.poses):
+            raise UsageError.of("--rest", self.rest, "--reference or --poses beside it")
+        reference = (_poses(self.reference) or self._other(self.reference, truth=True)) if self.reference else None
+        rest = self._other(self.rest, truth=False) if self.rest else None
         with progress("fitting", 1.0) as show:
             whole = samples
             if self.static:
@@ -91,9 +93,11 @@ class Fit:
             if self.poses:
                 found = fit_poses(samples, gravity=self.gravity)
             else:
-                found = fit(samples, self.kind, reference=reference, progress=show)
+                found = fit(samples, self.kind, reference=reference, gravity=self.gravity, progress=show)
             if self.static:
                 add_full_scale(found, whole)
+            if rest is not None:
+                found = found.merged_with(fit(rest, self.kind))
         print_table(found.table())
         for names, reason in found.missing():
             note(f"not found: {names}: {reason}")
@@ -103,6 +107,13 @@ class Fit:
                     path.write_text(found.to_toml() if option == "--to" else found.to_html(), encoding="utf-8")
                 stdout().print(f"wrote {path}", markup=False, soft_wrap=True)
         return 0
+
+    def _other(self, given: str, truth: bool) -> Samples:
+        """Return the samples of another log, given as LOG or LOG:SENSOR."""
+        log, sensor = given, ""
+        if not Path(log).exists() and ":" in log:
+            log, _, sensor = log.rpartition(":")
+        return _samples(Path(log), self.kind, sensor, self.units, truth)
 
 
 @dataclass
@@ -156,6 +167,22 @@ def _fitted(path: Path, kind: str, sensor: str, units: Sequence[str]) -> Found:
     if not found:
         raise ModelError(f"preset file {str(path)!r} has no intervals. Give one that sensorium fit wrote.")
     return Fit(preset.kind, preset.source, found, {}, preset.fields)
+
+
+def _poses(given: str) -> Trajectory | None:
+    """Return the trajectory in a text file, None for logs of other formats and tables of a sensor."""
+    from sensorium.engines.trajectory.files import SUFFIXES
+    from sensorium.engines.trajectory.trajectory import Trajectory
+
+    path = Path(given)
+    if path.suffix.lower() not in SUFFIXES:
+        return None
+    try:
+        return Trajectory.from_file(path)
+    except ModelError:
+        if path.suffix.lower() != ".csv":
+            raise
+        return None
 
 
 def _samples(path: Path, kind: str, sensor: str, units: Sequence[str], truth: bool = False) -> Samples:

@@ -125,7 +125,7 @@ def _first_delay(time: Array, y: dict[str, Array], true_time: Array, x: dict[str
     return (best - most) * step
 
 
-def _interpolated(time: Array, values: Array, at: Array) -> Array:
+def interpolated(time: Array, values: Array, at: Array) -> Array:
     """Return values `[time, column]` between samples `[row, column]`: Lagrange's polynomial through 6 samples."""
     first = np.clip(np.searchsorted(time, at) - NODES // 2, 0, len(time) - NODES)
     nodes = time[first[:, None] + np.arange(NODES)]
@@ -216,7 +216,7 @@ class _Solution:
             residual: dict[str, Array] = {}
             for name, values in self.y.items():
                 live, matrix = self.moves[name], self.matrix[name]
-                x, v, zx, zv = np.split(_interpolated(self.true_time, sources[name], at), 4, axis=1)
+                x, v, zx, zv = np.split(interpolated(self.true_time, sources[name], at), 4, axis=1)
                 residual[name] = values - self.bias[name] - x @ matrix.T
                 spectrum = _spectrum(residual[name], self.place) if last else None
                 for row in range(values.shape[1]):

@@ -67,6 +67,23 @@ class Fit:
     drawings: Mapping[str, Callable[[Any], None]] = field(default_factory=dict, repr=False)
     limits: Mapping[str, Parameter] = field(default_factory=dict)
 
+    def merged_with(self, other: Fit) -> Fit:
+        """Return both fits of one sensor as one; `other` gives the parameters and fields that both have."""
+        fields, parameters = dict(self.fields), {**self.parameters, **other.parameters}
+        for name, value in other.fields.items():
+            if name == "stages":
+                found = [(each["kind"], each["fields"]) for each in value]
+                value = [each for each in fields.get(name, ()) if (each["kind"], each["fields"]) not in found] + value
+            elif name == "fields":
+                value = [*dict.fromkeys([*fields.get(name, ()), *value])]
+            elif isinstance(value, Mapping):
+                value = {**fields.get(name, {}), **value}
+            fields[name] = value
+        reasons = {**self.refused, **other.refused}
+        refused = {name: reason for name, reason in reasons.items() if name not in parameters}
+        source = "; ".join(dict.fromkeys((self.source, other.source)))
+        return Fit(self.kind, source, parameters, refused, fields, {**self.drawings, **other.drawings})
+
     def to_toml(self) -> str:
         """Return the preset as the text of a TOML file, which ``preset = "FILE.toml"`` of a rig loads."""
         found = {
