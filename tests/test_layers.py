@@ -41,7 +41,7 @@ OUTPUTS = {
         "measurement",
         "compat",
     },
-    "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
+    "client": {"lazy", "errors", "spec", "pose", "readings", "wire", "compat"},
     "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
     "fitting": {"errors", "spec", "readings", "record", "view"},
