@@ -21,10 +21,11 @@ from torch import Tensor
 import sensorium as sn
 from sensorium import Field, SimpleSensor, SimpleSensorCfg
 from sensorium.client.client_sensor import ClientSensor
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as msg
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.packing import CONTROL, Record, pack, unpack
 from sensorium.wire.serializers import Serializer

@@ -27,10 +27,9 @@ from selection import gate
 from streaming import DT, PATIENCE, connect, serving, until
 
 import sensorium as sn
-from sensorium.cli import main
+from sensorium.cli import main, show
 from sensorium.cli.listen import catalogue_table
 from sensorium.cli.values import milliseconds, values_rows
-from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
 from sensorium.readings import Reading

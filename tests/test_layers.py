@@ -41,7 +41,7 @@ OUTPUTS = {
         "measurement",
         "compat",
     },
-    "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
+    "client": {"lazy", "errors", "spec", "pose", "readings", "wire", "compat"},
     "bridges": {"errors", "readings", "record", "client", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
     "fitting": {"errors", "spec", "pose", "readings", "record", "view"},
@@ -141,6 +141,8 @@ def violations(src: Path) -> list[str]:
         module = ".".join(where.with_suffix("").parts)
         package = module.removesuffix(".__init__") if path.name == "__init__.py" else module.rpartition(".")[0]
         layer = "" if where.parts[1] == "__init__.py" else where.parts[1].removesuffix(".py")
+        if layer in LAYERS and path.name == "__main__.py":  # a command, which no module imports
+            layer = "__main__"
         if layer and layer not in LAYERS:
             found.append(f"{where}: {layer!r} is no layer; give it a place in LAYERS")
             continue
@@ -249,6 +251,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "from sensorium.sensors import imu",
             "stream imports sensors; it may see cfg, compat, drawing, errors",
         ),
+        ("client/client.py", "from sensorium.cli import plain", "client imports cli, which comes after it"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
         ("sensors/core/base.py", "from sensorium.sensors.inertial import imu", "sensors imports the family inertial"),
         ("scene/scene.py", "def f():\n    from sensorium.cameras import camera", "scene imports the family cameras"),
@@ -288,6 +291,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, expe
         ("compat/mjlab/scenes.py", "from mjlab.sensor import Sensor\nfrom sensorium.scene import Scene"),
         ("demo/run.py", "import sensorium as sn"),
         ("cli.py", "def main():\n    from sensorium.demo import run"),
+        ("client/__main__.py", "from sensorium.cli.plain import main"),
     ],
 )
 def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str) -> None:

@@ -31,6 +31,7 @@ from sensorium.cfg import OffsetCfg as OffsetCfg
 from sensorium.client import Client as Client
 from sensorium.client import ServerError as ServerError
 from sensorium.client import connect as connect
+from sensorium.compat.actors import make_generic_sensor_definition as make_generic_sensor_definition
 from sensorium.compute import Rows as Rows
 from sensorium.compute import recorded as recorded
 from sensorium.engines.mujoco.engine import MujocoEngine as MujocoEngine
@@ -207,7 +208,6 @@ from sensorium.stream.streamed import StreamedSensor as StreamedSensor
 from sensorium.view.live.handle import LiveView as LiveView
 from sensorium.wire.attributes import Attribute as Attribute
 from sensorium.wire.attributes import SensorDefinition as SensorDefinition
-from sensorium.wire.attributes import make_generic_sensor_definition as make_generic_sensor_definition
 from sensorium.wire.serializers import Serializer as Serializer
 from sensorium.world.contacts import ContactMatch as ContactMatch
 

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from sensorium.client.blueprints import ActorAttribute, Blueprint, BlueprintLibrary
+from sensorium.client.blueprints import Blueprint, BlueprintLibrary
+from sensorium.compat.actors import ActorAttribute, make_generic_sensor_definition
 from sensorium.errors import ConfigError, UnknownNameError
-from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import Attribute, SensorDefinition
 
 IMU = make_generic_sensor_definition(
     "other",
@@ -219,7 +220,7 @@ def test_blueprints_import_no_heavy_package() -> None:
         "import sys\n"
         "for name in ('torch', 'warp', 'pydantic', 'mujoco', 'rich', 'tyro'): sys.modules[name] = None\n"
         "from sensorium.client.blueprints import BlueprintLibrary\n"
-        "from sensorium.wire.attributes import make_generic_sensor_definition\n"
+        "from sensorium.compat.actors import make_generic_sensor_definition\n"
         "print(BlueprintLibrary([make_generic_sensor_definition('other', 'x')]).find('x').id)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)

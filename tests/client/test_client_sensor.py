@@ -20,6 +20,7 @@ from nursery import PATIENCE, until
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
 from sensorium.client.client_sensor import REGISTRY, ClientEvent, ClientSensor, definitions
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.errors import (
     ConfigError,
     RegistrationError,
@@ -30,7 +31,7 @@ from sensorium.errors import (
 )
 from sensorium.plugins import Plugins
 from sensorium.pose import Pose
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 from sensorium.wire.world import Owner, Snapshot, owner_of
 
 
@@ -531,7 +532,7 @@ def test_definition_of_a_wrong_type_is_refused() -> None:
 def test_plugins_are_loaded_once_and_broken_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "good_plugin.py").write_text(
         "from sensorium.client.client_sensor import ClientSensor\n"
-        "from sensorium.wire.attributes import make_generic_sensor_definition\n"
+        "from sensorium.compat.actors import make_generic_sensor_definition\n"
         "class Good(ClientSensor):\n"
         "    @classmethod\n"
         "    def definition(cls):\n"

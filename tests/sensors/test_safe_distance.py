@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
+from reference.boxes import boxes_overlap as slow_overlap
+from reference.boxes import matrices
 from scipy.optimize import linprog
 from scipy.spatial.transform import Rotation
 
@@ -18,8 +20,6 @@ from sensorium.geometry.boxes import ENDLESS, boxes_overlap, quat_matrix
 from sensorium.geometry.shapes import Shape
 from sensorium.record import NpzRecorder, load
 from sensorium.stream.blueprints import definitions
-from sensorium.stream.geometry import boxes_overlap as slow_overlap
-from sensorium.stream.geometry import matrices
 from sensorium.testing import check_sensor
 
 Size = tuple[float, float, float]

@@ -14,12 +14,13 @@ import sensorium as sn
 import sensorium.sensors.all  # registers the built-in sensors
 from sensorium import compat, registry
 from sensorium.cfg import meanings
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
 from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.pose import Pose
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
-from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition, text_of
+from sensorium.wire.attributes import Attribute, SensorDefinition, text_of
 
 ALL = definitions()
 OURS = sorted({each.kind() for each in registry.registered() if each.__module__.startswith("sensorium.")})  # type: ignore[attr-defined]

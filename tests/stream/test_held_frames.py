@@ -11,8 +11,9 @@ import pytest
 from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.stream import publisher, streamed
-from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import SensorDefinition
 
 
 class Keeper(sn.StreamedSensor):

@@ -15,7 +15,8 @@ from streaming import PATIENCE, build, connect, held, running, serving, until
 
 import sensorium as sn
 from sensorium.client.subscription import WINDOW_LARGE
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.compat.actors import make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 
 COLUMNS = 2**17
 """Float32 columns of a reading of an env: 512 kB."""

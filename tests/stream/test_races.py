@@ -12,9 +12,10 @@ from streaming import PATIENCE, Relay, TickerDataSerializer, build, connect, run
 
 import sensorium as sn
 from sensorium.client import link
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import messages as msg
-from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.world import Snapshot
 
 

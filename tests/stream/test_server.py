@@ -17,11 +17,12 @@ from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSeriali
 from synthetic import advance, world
 
 import sensorium as sn
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.spec import contact_array
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.stream.subscription_table import SMALL, Session, Subscription, SubscriptionTable, Topic
 from sensorium.wire import messages as msg
-from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.header import BUNDLE, HEADER_BYTES, Header
 from sensorium.wire.packing import CONTROL, DATA, PLACE, SLOT, Record
 from sensorium.wire.serializers import read_bundle, read_message

@@ -10,9 +10,10 @@ import pytest
 from streaming import PATIENCE, TickerDataSerializer, build, connect, running, serving, until
 
 import sensorium as sn
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.errors import SensoriumWarning, StreamError
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire.attributes import ActorDescription, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.world import Snapshot
 
 

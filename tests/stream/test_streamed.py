@@ -19,13 +19,14 @@ from streamed_host import Host, NoTree, bodies
 
 import sensorium as sn
 from sensorium import plugins
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.plugins import Plugins
 from sensorium.pose import Pose
 from sensorium.stream import streamed
 from sensorium.stream.sending import MAX_IN_BUNDLE, MAX_PENDING, Capture
 from sensorium.stream.streamed import StreamedSensor, run_tick
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.serializers import Serializer

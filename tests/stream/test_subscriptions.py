@@ -14,8 +14,9 @@ from streaming import DT, PATIENCE, GaugeCfg, build, connect, running, serving, 
 import sensorium as sn
 from sensorium.client import subscription as subscriptions
 from sensorium.client.subscription import Subscription
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import ArrayData, LostEvents, RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.stream_info import StreamInfo

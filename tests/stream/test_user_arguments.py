@@ -15,10 +15,11 @@ from streaming import PATIENCE, Peer, connect, serving, until
 
 import sensorium as sn
 from sensorium.client.client_sensor import ClientSensor
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StreamError
 from sensorium.wire import messages as msg
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 from sensorium.wire.stream_info import StreamInfo
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sensorium as sn
+from sensorium.compat.actors import make_generic_sensor_definition
 from sensorium.compat.carla import FActorVariation
 from sensorium.errors import ConfigError, UnknownNameError, WireError
 from sensorium.wire.attributes import (
@@ -17,7 +18,6 @@ from sensorium.wire.attributes import (
     Attribute,
     SensorDefinition,
     find_definition,
-    make_generic_sensor_definition,
     text_of,
 )
 

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Protocol, Union
 
@@ -60,11 +60,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes the process's.
     """
+    if argv is None:  # this is the program's own process: saves half a second in imports and at exit
+        gc.set_threshold(100_000)
+        atexit.register(gc.freeze)
+    return exit_code(lambda: _run(list(sys.argv[1:] if argv is None else argv)), is_process=argv is None)
+
+
+def exit_code(run: Callable[[], int], *, is_process: bool) -> int:
+    """Run a command and return the exit code of the process: that of the command, or of its interruption.
+
+    Args:
+        run: the command.
+        is_process: whether the process ends with the command.
+    """
     try:
-        if argv is None:  # this is the program's own process: saves half a second in imports and at exit
-            gc.set_threshold(100_000)
-            atexit.register(gc.freeze)
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        code = run()
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -72,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 1
     except KeyboardInterrupt:  # nothing is imported here, since another Ctrl-C may follow
-        if argv is None:
+        if is_process:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return 130
 

@@ -19,9 +19,9 @@ from sensorium.cli.arguments import unset
 from sensorium.cli.messages import live, note, stdout
 
 if TYPE_CHECKING:
+    from sensorium.cli.monitor import Monitor, Options
     from sensorium.client.blueprints import Blueprint
     from sensorium.client.client import Client
-    from sensorium.client.monitor import Monitor, Options
     from sensorium.wire.stream_info import StreamInfo
 
 REFRESH_EVERY = 0.2
@@ -95,8 +95,8 @@ class Listen:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
+        from sensorium.cli.monitor import NO_SENSOR, Options, listen
         from sensorium.cli.values import line
-        from sensorium.client.monitor import NO_SENSOR, Options, listen
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
@@ -126,7 +126,7 @@ class Listen:
 
 def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
     """Return the table of available streams; with environments and mounts only if `width` characters allow it."""
-    from sensorium.client import show
+    from sensorium.cli import show
 
     headings, rows = list(show.CATALOGUE_HEADINGS), list(show.catalogue(streams))
     if width < WIDE:
@@ -138,7 +138,7 @@ def catalogue_table(streams: Iterable[StreamInfo], width: int) -> Table:
 
 
 def _print_catalogue(client: Client) -> None:
-    from sensorium.client.monitor import about
+    from sensorium.cli.monitor import about
 
     console = stdout()
     console.print(about(client), style="bold", markup=False, soft_wrap=True)
@@ -147,7 +147,7 @@ def _print_catalogue(client: Client) -> None:
 
 
 def _print_blueprints(client: Client, names: Sequence[str], *, as_json: bool) -> None:
-    from sensorium.client import show
+    from sensorium.cli import show
 
     console, library = stdout(), client.blueprints
     chosen = [library.find(name) for name in names]
@@ -186,7 +186,7 @@ def _live(options: Options) -> None:
     """Show tables until the end."""
     from rich.live import Live
 
-    from sensorium.client.monitor import Monitor
+    from sensorium.cli.monitor import Monitor
 
     console = stdout()
     with options.connect(TITLE) as client:

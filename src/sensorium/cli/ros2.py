@@ -49,7 +49,7 @@ class Ros2:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.bridges.ros2 import Ros2Node
-        from sensorium.client.monitor import Options
+        from sensorium.cli.monitor import Options
 
         options = Options(
             self.address, token_file=self.token_file, server_key=self.server_key, key_file=self.keys,

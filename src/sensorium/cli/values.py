@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.client.monitor import Monitor
-from sensorium.client.show import unit_of
+from sensorium.cli.monitor import Monitor
+from sensorium.cli.show import unit_of
 from sensorium.readings import Array, Reading, Sample
 from sensorium.spec import FieldSpec
 from sensorium.wire.data import ArrayData, SensorData

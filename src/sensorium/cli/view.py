@@ -142,7 +142,7 @@ class View(Driven):
                     scene.step(substeps=ticks)
 
     def _show_served(self) -> None:
-        from sensorium.client.monitor import Options
+        from sensorium.cli.monitor import Options
         from sensorium.view.live.page import Page
         from sensorium.view.live.web import check_host, checked_token
 

@@ -8,65 +8,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any
 
 from sensorium.client import checks
-from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_definition, plain, text_of
-from sensorium.wire.keywords import AttributeType
+from sensorium.compat.actors import ActorBlueprint
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_definition, plain
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActorAttribute(Attribute):
-    """Attribute of a blueprint with its value at the time of the look-up.
-
-    Args:
-        value: current value, as a Python value; the default if no value was set; None if there is no default either.
-        is_chosen: whether a value was set.
-        blueprint: id of the blueprint.
-    """
-
-    value: Any
-    is_chosen: bool
-    blueprint: str
-
-    def as_bool(self) -> bool:
-        """Return the value as a bool.
-
-        Raises:
-            ConfigError: the value is not a bool.
-        """
-        return cast(bool, self._as("boolean"))
-
-    def as_int(self) -> int:
-        """Return the value as an integer.
-
-        Raises:
-            ConfigError: the value is not an integer.
-        """
-        return cast(int, self._as("integer"))
-
-    def as_float(self) -> float:
-        """Return the value as a float.
-
-        Raises:
-            ConfigError: the value is not a number.
-        """
-        return cast(float, self._as("number"))
-
-    def as_str(self) -> str:
-        """Return the value as text; empty if there is no value."""
-        return text_of(self.value)
-
-    def _as(self, type: AttributeType) -> Any:
-        return Attribute(self.id, {"type": type}, required=True).parse(self.value, self.blueprint)
-
-
-class Blueprint:
+class Blueprint(ActorBlueprint):
     """Definition of a sensor to spawn, with the chosen attribute values; each look-up returns an independent copy.
 
-    Attributes are set with `set_attribute` or with the syntax of a mapping, ``blueprint["rate_hz"] = 100``. Values are
+    Attributes are set with the syntax of a mapping, ``blueprint["rate_hz"] = 100``, or with `set_attribute`. Values are
     text or Python values. An invalid value raises an error immediately.
 
     Args:
@@ -88,56 +41,10 @@ class Blueprint:
         """Id of the blueprint, e.g. ``"sensor.other.imu"``."""
         return self.definition.id
 
-    @property
-    def tags(self) -> list[str]:
-        """Search tags."""
-        return list(self.definition.tags)
-
     def match_tags(self, wildcard: str) -> bool:
         """Return whether the id or a tag matches a pattern such as ``"sensor.lidar.*"``."""
         checks.text("match_tags", "wildcard", wildcard, "a pattern")
         return any(fnmatchcase(word, wildcard) for word in (self.id, *self.definition.tags))
-
-    def has_attribute(self, id: str) -> bool:
-        """Return whether the blueprint has an attribute with this id."""
-        return id in self.definition
-
-    def get_attribute(self, id: str) -> ActorAttribute:
-        """Return the current value of an attribute.
-
-        Raises:
-            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
-        """
-        attribute, chosen = self._attribute(id), id in self._chosen
-        value = self._chosen[id] if chosen else attribute.default
-        return ActorAttribute(
-            id, attribute.schema, attribute.required, value=value, is_chosen=chosen, blueprint=self.id
-        )
-
-    def set_attribute(self, id: str, value: object) -> None:
-        """Set an attribute to a value, given as text or as a Python value; None restores the default.
-
-        Raises:
-            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
-            ConfigError: the value has the wrong type, is out of bounds, or is not among the allowed values.
-        """
-        attribute = self._attribute(id)
-        parsed = None if value is None else attribute.parse(value, self.id)
-        if parsed is None:
-            self._chosen.pop(id, None)
-        else:
-            self._chosen[id] = parsed
-
-    def set_attributes(self, **values: object) -> Blueprint:
-        """Set several attributes and return the blueprint itself.
-
-        Raises:
-            UnknownNameError: an attribute does not exist.
-            ConfigError: a value is invalid.
-        """
-        for name, value in values.items():
-            self.set_attribute(name, value)
-        return self
 
     def _attribute(self, id: str) -> Attribute:
         return self.definition[checks.text(blueprint_title(self.id), "attribute", id, "the id of an attribute")]
@@ -161,19 +68,27 @@ class Blueprint:
         Raises:
             UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
-        return self.get_attribute(id).value
+        attribute = self._attribute(id)
+        return self._chosen[id] if id in self._chosen else attribute.default
 
     def __setitem__(self, id: str, value: object) -> None:
-        self.set_attribute(id, value)
+        """Set an attribute to a value, given as text or as a Python value; None restores the default.
+
+        Raises:
+            UnknownNameError: the attribute does not exist; the message suggests the nearest name.
+            ConfigError: the value has the wrong type, is out of bounds, or is not among the allowed values.
+        """
+        attribute = self._attribute(id)
+        if (parsed := None if value is None else attribute.parse(value, self.id)) is None:
+            self._chosen.pop(id, None)
+        else:
+            self._chosen[id] = parsed
 
     def __delitem__(self, id: str) -> None:
-        self.set_attribute(id, None)
+        self[id] = None
 
     def __contains__(self, id: object) -> bool:
         return id in self.definition
-
-    def __iter__(self) -> Iterator[ActorAttribute]:
-        return (self.get_attribute(attribute.id) for attribute in self.definition)
 
     def __repr__(self) -> str:
         chosen = "".join(f", {name}={value!r}" for name, value in self._chosen.items())

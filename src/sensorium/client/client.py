@@ -34,7 +34,7 @@ from sensorium.wire import messages as msg
 from sensorium.wire.address import split
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.failures import Failure
-from sensorium.wire.stream_info import IN_CONSTANTS, StreamInfo
+from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot, owner_of
 
@@ -224,23 +224,7 @@ class Client:
     def description(self) -> SceneDescription:
         """Description of the scene: engine, time step, environments, and each sensor."""
         about = self._session.known().description
-        sensors = {
-            info.name: {
-                "kind": info.kind,
-                "rate_hz": info.rate_hz,
-                "fields": [spec.to_dict() for spec in info.specs],
-                **({"mounts": list(info.mounts)} if info.mounts else {}),
-                **{key: info.constants[key] for key in IN_CONSTANTS if key in info.constants},
-                **(
-                    {"constants": rest}
-                    if (rest := {key: value for key, value in info.constants.items() if key not in IN_CONSTANTS})
-                    else {}
-                ),
-                "cfg": dict(info.cfg),
-            }
-            for info in self.streams.values()
-            if info.where == "scene"
-        }
+        sensors = {info.name: info.described() for info in self.streams.values() if info.where == "scene"}
         return SceneDescription(
             about["engine"], about["dt"], about["num_envs"], about["seed"], sensors, about.get("first_env", 0)
         )

@@ -20,7 +20,7 @@ from sensorium.client import checks
 from sensorium.client.client_sensor import ClientEvent, ClientSensor
 from sensorium.errors import ConfigError
 from sensorium.readings import Body
-from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition
 from sensorium.wire.world import Owner, Snapshot
 
 Points: TypeAlias = npt.NDArray[np.complex128]
@@ -144,9 +144,8 @@ class LaneInvasion(ClientSensor):
         length = {"type": "number", "exclusiveMinimum": 0.0, "unit": "m"}
         lanes = "Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3]."
         step = "Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing."
-        return make_generic_sensor_definition(
-            type="other",
-            id="lane_invasion",
+        return SensorDefinition(
+            id="sensor.other.lane_invasion",
             doc="Reports when a corner of the body's bounding box crosses a lane marking.",
             where="client",
             attach="the body whose corners are tracked",

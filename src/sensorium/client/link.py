@@ -237,7 +237,9 @@ class Link:
         outbox = self._outbox
         outbox.extend(map(_record, last))
         while outbox:
-            records = [outbox.popleft() for _ in range(min(len(outbox), MAX_PER_ENVELOPE))]
+            records = []
+            while outbox and len(records) < MAX_PER_ENVELOPE:
+                records.append(outbox.popleft())
             try:
                 self._dealer.send_multipart(pack(records), zmq.NOBLOCK)
             except zmq.Again:

@@ -200,8 +200,7 @@ class Places:
 
     def have_changed(self, sensors: Mapping[str, Sensor[Any, Any]], tick: int) -> bool:
         """Return whether a sensor has another place than at the last call; called after each step and reset."""
-        offsets = [each.pose_offset for each in sensors.values() if each.pose_offset is not None]
-        versions = [tensor._version for pair in offsets for tensor in pair]
+        versions = [tensor._version for each in sensors.values() for tensor in each.pose_offset or ()]
         stayed = tick > self._tick and versions == self._versions and sensors.keys() == self._frames.keys()
         self._tick, self._versions = tick, versions
         if stayed:

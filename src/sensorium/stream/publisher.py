@@ -290,5 +290,5 @@ class Publisher:
                 self._since = time.monotonic()
                 if listeners := self._table.frame_listeners():
                     self.announce(listeners, *done)
-                for earlier in [number for number in self._sent if number < done[0]]:
+                while self._sent and (earlier := min(self._sent)) < done[0]:
                     del self._sent[earlier]

@@ -182,7 +182,8 @@ class Sockets:
                     self._between()
                 if router in events:
                     self._take()
-                self._give()
+                if self._ready:
+                    self._give()
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
                     self._run_periodic()
@@ -198,7 +199,7 @@ class Sockets:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._receive(route, [memoryview(part) for part in parts])
+            self._receive(route, list(map(memoryview, parts)))
 
     def _give(self) -> None:
         while self._ready:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -385,23 +385,6 @@ class SensorDefinition:
             return convert({**data, "defs": data.get("$defs", {}), "attributes": attributes}, cls)
         except (SensoriumError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise WireError(f"SensorDefinition expected, got {shown(data)}: {error}") from None
-
-
-def make_generic_sensor_definition(
-    type: str = "other", id: str = "", attributes: Iterable[Attribute] = (), **fields: Any
-) -> SensorDefinition:
-    """Return the definition ``sensor.TYPE.ID``; authors add attributes with `with_attributes`.
-
-    Args:
-        type: group of the sensor, e.g. ``"other"``, ``"camera"``, ``"lidar"``.
-        id: name within the group, e.g. ``"safe_distance"``.
-        attributes: attributes of the blueprint.
-        fields: see `SensorDefinition`.
-
-    Raises:
-        ConfigError: the names do not form a valid id.
-    """
-    return SensorDefinition(id=f"sensor.{type}.{id}", attributes=tuple(attributes), **fields)
 
 
 def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> SensorDefinition:

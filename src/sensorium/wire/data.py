@@ -206,6 +206,11 @@ def _path(path: str) -> Any:
     return property(operator.attrgetter(path))
 
 
+def _seconds(name: str) -> Any:
+    """Return a property with a time of the header, s."""
+    return property(lambda data: getattr(data.raw.header, name) * 1e-9)
+
+
 class SensorData(Sample):
     """Data of one message of a custom type; the object and each of its arrays keep the received memory alive.
 
@@ -238,25 +243,17 @@ class SensorData(Sample):
     raw_data: memoryview = _path("raw.body")
     """Bytes of the body, read-only."""
 
-    @property
-    def time(self) -> float:  # type: ignore[override]
-        """Simulation time of the frame, s."""
-        return self.raw.header.time_ns * 1e-9
-
-    @property
-    def timestamp(self) -> float:  # type: ignore[override]
-        """Simulation time of the capture (of the first env), s."""
-        return self.raw.header.capture_ns * 1e-9
+    time: float = _seconds("time_ns")
+    """Simulation time of the frame, s."""
+    timestamp: float = _seconds("capture_ns")
+    """Simulation time of the capture (of the first env), s."""
+    capture_time_wall: float = _seconds("wall_ns")
+    """Wall-clock time of the server at the capture, s since 1970."""
 
     @property
     def age(self) -> float:
         """Age of the value at the frame (of the first env), s of simulation time."""
         return (self.raw.header.time_ns - self.raw.header.capture_ns) * 1e-9
-
-    @property
-    def capture_time_wall(self) -> float:  # type: ignore[override]
-        """Wall-clock time of the server at the capture, s since 1970."""
-        return self.raw.header.wall_ns * 1e-9
 
     def copy(self) -> Self:
         """Return a copy in separate memory; the received memory can then be released."""

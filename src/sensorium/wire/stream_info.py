@@ -160,6 +160,19 @@ class StreamInfo:
             layout = self._layouts[key] = plan(self.specs, *key)
         return layout
 
+    def described(self) -> dict[str, Any]:
+        """Return the entry of a sensor of the scene in `SceneDescription.sensors`."""
+        constants = dict(self.constants)
+        own = {key: constants.pop(key) for key in IN_CONSTANTS if key in constants}
+        lists = {"mounts": list(self.mounts), **own, "constants": constants}
+        return {
+            "kind": self.kind,
+            "rate_hz": self.rate_hz,
+            "fields": [spec.to_dict() for spec in self.specs],
+            **{key: value for key, value in lists.items() if value},
+            "cfg": dict(self.cfg),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.init}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sensorium.cameras import event_camera as _events
 from sensorium.cfg import Positive
+from sensorium.compat.actors import ActorAttribute, ActorBlueprint
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import PatternField, SpinningPatternCfg
@@ -153,6 +154,8 @@ class EventCameraCfg(AliasedCfg, _events.EventCameraCfg):
 
 
 __all__ = [
+    "ActorAttribute",
+    "ActorBlueprint",
     "EventCameraCfg",
     "EventCameraData",
     "FActorDefinition",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TextIO
 
-from sensorium.client import show
+from sensorium.cli import show
 from sensorium.client.checks import Policy
 from sensorium.client.client import Client
 from sensorium.client.subscription import Stats

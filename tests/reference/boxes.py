@@ -1,4 +1,4 @@
-"""Boxes in NumPy, for streamed sensors."""
+"""Slow reference for overlapping boxes, in NumPy."""
 
 from __future__ import annotations
 
