@@ -20,11 +20,11 @@ from rich.table import Table
 
 from benchmarks.gpu_cases import CASES, GOAL_ENVS, Bench, Case, Row, first_line, out_of_memory_is_a_row
 from benchmarks.gpu_timing import Device
+from benchmarks.pages import check_markers, write_table
 from sensorium.compute import resolve_device
 from sensorium.errors import DeviceError
 
 ENVS = (1, 256, GOAL_ENVS, 16384)
-BEGIN, END = "<!-- GPU table: begin -->", "<!-- GPU table: end -->"
 REHEARSAL_S = 0.001
 
 EPILOG = f"""\
@@ -214,27 +214,6 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def write_markdown(path: Path, report: Report) -> None:
-    """Replace the text between the two markers of a file by the report.
-
-    Raises:
-        ValueError: the file does not have both markers, once and in order.
-    """
-    text = path.read_text(encoding="utf-8")
-    check_markers(path, text)
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n{markdown(report)}\n{END}{after}", encoding="utf-8")
-
-
-def check_markers(path: Path, text: str) -> None:
-    """Raise ValueError if a file lacks the two markers of the table."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(
-            f"{path}: the markers of the table are missing. Add a line {BEGIN} and below it a line {END}, each once."
-        )
-
-
 # The command ----------------------------------------------------------------------------------------------------------
 
 
@@ -250,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ValueError(
                     "the table requires a GPU, but the device is the CPU. Use --json FILE to save figures of a CPU."
                 )
-            check_markers(options.markdown, options.markdown.read_text(encoding="utf-8"))
+            check_markers(options.markdown, "GPU")
     except DeviceError as error:
         print(error, file=sys.stderr)
         print("Try it on the CPU: python -m benchmarks.gpu --device cpu --envs 1 16", file=sys.stderr)
@@ -279,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         options.json.write_text(report.json(), encoding="utf-8")
     if options.markdown is not None:
-        write_markdown(options.markdown, report)
+        write_table(options.markdown, "GPU", markdown(report))
         console.print(f"The table is in {options.markdown}.")
     for failure in report.failures:
         console.print(f"[red]failed[/]: {escape(failure)}")

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_cases
+from benchmarks import gpu, gpu_cases, pages
 from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
 from benchmarks.gpu_timing import Device, Times, peak_bandwidth
 from sensorium.compute import DeviceInventory
 
 ROOT = Path(__file__).parents[1]
+BEGIN, END = pages.markers("GPU")
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
 
 
@@ -90,18 +91,18 @@ def test_wrong_arguments_are_refused(arguments: Sequence[str], capsys: pytest.Ca
 
 def test_cpu_figures_are_not_written_to_the_gpu_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"{gpu.BEGIN}\n{gpu.END}\n")
+    path.write_text(f"{BEGIN}\n{END}\n")
     assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
     assert "--markdown: the table requires a GPU" in capsys.readouterr().err
-    assert path.read_text() == f"{gpu.BEGIN}\n{gpu.END}\n"
+    assert path.read_text() == f"{BEGIN}\n{END}\n"
 
 
-@pytest.mark.parametrize("text", ["", gpu.BEGIN, f"{gpu.END}\n{gpu.BEGIN}", f"{gpu.BEGIN}{gpu.END}{gpu.END}"])
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{END}"])
 def test_file_without_table_markers_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"page\.md: the markers of the table are missing"):
-        gpu.write_markdown(path, fake())
+        pages.write_table(path, "GPU", gpu.markdown(fake()))
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
@@ -203,11 +204,11 @@ def fake(what: str = "ours") -> gpu.Report:
 
 def test_markdown_replaces_the_text_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"before\n{gpu.BEGIN}\nold\n{gpu.END}\nafter\n")
-    gpu.write_markdown(path, fake("first"))
-    gpu.write_markdown(path, fake("second"))
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    pages.write_table(path, "GPU", gpu.markdown(fake("first")))
+    pages.write_table(path, "GPU", gpu.markdown(fake("second")))
     text = path.read_text()
-    assert text.startswith(f"before\n{gpu.BEGIN}\n") and text.endswith(f"\n{gpu.END}\nafter\n")
+    assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"\n{END}\nafter\n")
     assert "old" not in text and "first" not in text
     assert "date: 2026-01-02; device: a GPU" in text
     lines = text.split("\n")
@@ -219,9 +220,9 @@ def test_markdown_replaces_the_text_between_the_markers(tmp_path: Path) -> None:
     assert counts == {10}
 
 
-def test_documentation_page_has_the_table_markers() -> None:
-    path = ROOT / "docs/performance.md"
-    gpu.check_markers(path, path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", ["GPU", "registers"])
+def test_documentation_page_has_the_table_markers(name: str) -> None:
+    pages.check_markers(ROOT / "docs/performance.md", name)
 
 
 def test_json_contains_all_figures() -> None:
