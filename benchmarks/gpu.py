@@ -31,11 +31,15 @@ EPILOG = f"""\
 cases (--only):
   scan     height scan of 17 x 11 rays over 79,202 triangles and over a height field, against mujoco_warp's rays
   lidar    16 x 1024 rays, and a VLP-16, against the same
-  camera   depth camera of 64 x 64 pixels, against mujoco_warp's depth renderer
+  camera   depth and colours, with and without shadows, of 64 x 64 pixels, against mujoco_warp's renderer
+  event    event camera of 64 x 64 pixels
+  radar    radar of 1500 rays
+  taxel    64 taxels on a sphere and on a mesh
   contact  four feet with history and air time, against mujoco_warp's own contact sensors
   imu      IMU with noise, bias, random walk and delay, against mujoco_warp's accelerometer and gyro
   stages   the measurement chain with 1, 9 and 180 columns, against a copy of the same number of bytes
   share    the time that all sensors of a quadruped add to its physics (goal: 10 % at {GOAL_ENVS} environments)
+  generate a shard of a data set with images
 
 examples:
   python -m benchmarks.gpu                                             everything, on the first GPU
@@ -157,7 +161,9 @@ def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, row
 
 # Tables ---------------------------------------------------------------------------------------------------------------
 
-HEADINGS = ("case", "envs", "what", "ms", "spread", "host ms", "Mrays/s", "kB per env", "against", "note")
+HEADINGS = (
+    "case", "envs", "what", "ms", "spread", "host ms", "launches", "waits", "Mrays/s", "kB per env", "against", "note",
+)  # fmt: skip
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -168,8 +174,9 @@ def cells(row: Row) -> tuple[str, ...]:
 
     memory = None if row.nbytes is None else row.nbytes / row.envs
     spread = "" if row.spread is None else f"{row.spread:.1%}"
+    counts = ("" if count is None else f"{count}" for count in (row.launches, row.waits))
     return (
-        row.case, f"{row.envs}", row.what, text(row.seconds, 1e3), spread, text(row.host_seconds, 1e3),
+        row.case, f"{row.envs}", row.what, text(row.seconds, 1e3), spread, text(row.host_seconds, 1e3), *counts,
         text(row.rays_per_second, 1e-6), text(memory, 1e-3), row.against, row.note,
     )  # fmt: skip
 
@@ -187,7 +194,7 @@ def table(rows: Sequence[Row]) -> Table:
     kept = [i for i in range(len(HEADINGS)) if any(line[i] for line in lines)]
     shown = Table(title=rows[0].case if rows else None, title_justify="left")
     for i in kept[1:]:
-        numeric = HEADINGS[i] in ("envs", "ms", "spread", "host ms", "Mrays/s", "kB per env")
+        numeric = HEADINGS[i] not in ("what", "against", "note")
         shown.add_column(HEADINGS[i], justify="right" if numeric else "left")
     for line, row, following in zip(lines, rows, [*rows[1:], None], strict=True):
         shown.add_row(*(escape(line[i]) for i in kept[1:]))

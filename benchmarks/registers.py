@@ -108,7 +108,7 @@ def usage(elf: bytes, module: str) -> list[Usage]:
 
 def _label(module: str, name: str) -> str:
     """Return module and name of a kernel, without repeating a name that is part of the module's."""
-    name = re.sub(r"_[0-9a-f]{8}$", "", name.removesuffix("_cuda_kernel_forward"))
+    name = re.sub(r"^.*_locals__|_[0-9a-f]{8}$", "", name.removesuffix("_cuda_kernel_forward"))
     return module if name in module.split(".") else f"{module}.{name}"
 
 
