@@ -20,22 +20,26 @@ from rich.table import Table
 
 from benchmarks.gpu_cases import CASES, GOAL_ENVS, Bench, Case, Row, first_line, out_of_memory_is_a_row
 from benchmarks.gpu_timing import Device
+from benchmarks.pages import check_markers, write_table
 from sensorium.compute import resolve_device
 from sensorium.errors import DeviceError
 
 ENVS = (1, 256, GOAL_ENVS, 16384)
-BEGIN, END = "<!-- GPU table: begin -->", "<!-- GPU table: end -->"
 REHEARSAL_S = 0.001
 
 EPILOG = f"""\
 cases (--only):
   scan     height scan of 17 x 11 rays over 79,202 triangles and over a height field, against mujoco_warp's rays
   lidar    16 x 1024 rays, and a VLP-16, against the same
-  camera   depth camera of 64 x 64 pixels, against mujoco_warp's depth renderer
+  camera   depth and colours, with and without shadows, of 64 x 64 pixels, against mujoco_warp's renderer
+  event    event camera of 64 x 64 pixels
+  radar    radar of 1500 rays
+  taxel    64 taxels on a sphere and on a mesh
   contact  four feet with history and air time, against mujoco_warp's own contact sensors
   imu      IMU with noise, bias, random walk and delay, against mujoco_warp's accelerometer and gyro
   stages   the measurement chain with 1, 9 and 180 columns, against a copy of the same number of bytes
   share    the time that all sensors of a quadruped add to its physics (goal: 10 % at {GOAL_ENVS} environments)
+  generate a shard of a data set with images
 
 examples:
   python -m benchmarks.gpu                                             everything, on the first GPU
@@ -157,7 +161,9 @@ def attempt(bench: Bench, report: Report, title: str, case: Case, envs: int, row
 
 # Tables ---------------------------------------------------------------------------------------------------------------
 
-HEADINGS = ("case", "envs", "what", "ms", "spread", "host ms", "Mrays/s", "kB per env", "against", "note")
+HEADINGS = (
+    "case", "envs", "what", "ms", "spread", "host ms", "launches", "waits", "Mrays/s", "kB per env", "against", "note",
+)  # fmt: skip
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -168,8 +174,9 @@ def cells(row: Row) -> tuple[str, ...]:
 
     memory = None if row.nbytes is None else row.nbytes / row.envs
     spread = "" if row.spread is None else f"{row.spread:.1%}"
+    counts = ("" if count is None else f"{count}" for count in (row.launches, row.waits))
     return (
-        row.case, f"{row.envs}", row.what, text(row.seconds, 1e3), spread, text(row.host_seconds, 1e3),
+        row.case, f"{row.envs}", row.what, text(row.seconds, 1e3), spread, text(row.host_seconds, 1e3), *counts,
         text(row.rays_per_second, 1e-6), text(memory, 1e-3), row.against, row.note,
     )  # fmt: skip
 
@@ -187,7 +194,7 @@ def table(rows: Sequence[Row]) -> Table:
     kept = [i for i in range(len(HEADINGS)) if any(line[i] for line in lines)]
     shown = Table(title=rows[0].case if rows else None, title_justify="left")
     for i in kept[1:]:
-        numeric = HEADINGS[i] in ("envs", "ms", "spread", "host ms", "Mrays/s", "kB per env")
+        numeric = HEADINGS[i] not in ("what", "against", "note")
         shown.add_column(HEADINGS[i], justify="right" if numeric else "left")
     for line, row, following in zip(lines, rows, [*rows[1:], None], strict=True):
         shown.add_row(*(escape(line[i]) for i in kept[1:]))
@@ -214,27 +221,6 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def write_markdown(path: Path, report: Report) -> None:
-    """Replace the text between the two markers of a file by the report.
-
-    Raises:
-        ValueError: the file does not have both markers, once and in order.
-    """
-    text = path.read_text(encoding="utf-8")
-    check_markers(path, text)
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n{markdown(report)}\n{END}{after}", encoding="utf-8")
-
-
-def check_markers(path: Path, text: str) -> None:
-    """Raise ValueError if a file lacks the two markers of the table."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(
-            f"{path}: the markers of the table are missing. Add a line {BEGIN} and below it a line {END}, each once."
-        )
-
-
 # The command ----------------------------------------------------------------------------------------------------------
 
 
@@ -250,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ValueError(
                     "the table requires a GPU, but the device is the CPU. Use --json FILE to save figures of a CPU."
                 )
-            check_markers(options.markdown, options.markdown.read_text(encoding="utf-8"))
+            check_markers(options.markdown, "GPU")
     except DeviceError as error:
         print(error, file=sys.stderr)
         print("Try it on the CPU: python -m benchmarks.gpu --device cpu --envs 1 16", file=sys.stderr)
@@ -279,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         options.json.write_text(report.json(), encoding="utf-8")
     if options.markdown is not None:
-        write_markdown(options.markdown, report)
+        write_table(options.markdown, "GPU", markdown(report))
         console.print(f"The table is in {options.markdown}.")
     for failure in report.failures:
         console.print(f"[red]failed[/]: {escape(failure)}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import mujoco
@@ -19,17 +20,24 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from benchmarks import rays
-from benchmarks.gpu_timing import Call, Device, Times
+from benchmarks import generate, rays, skin
+from benchmarks.gpu_timing import Call, Device, Times, launches_and_waits
+from benchmarks.solids import bumpy_ball, fingertips
 from sensorium import (
+    CameraCfg,
     ContactMatch,
     ContactSensorCfg,
     DepthCameraCfg,
+    EventCameraCfg,
     Field,
     ImuCfg,
+    Job,
     JointSensorCfg,
+    KinematicTactileSensorCfg,
     LidarCfg,
     MujocoWarpEngine,
+    ProximityTaxelCfg,
+    RadarCfg,
     RayCasterCfg,
     Scene,
     SensorCfg,
@@ -41,6 +49,10 @@ from sensorium import (
 )
 from sensorium.compute import Rows
 from sensorium.demo import model_path
+from sensorium.jobs.control import steps
+from sensorium.jobs.shard import Simulation, write_shard
+from sensorium.jobs.store import Store
+from sensorium.lenses import PinholeLensCfg
 from sensorium.patterns import GridPatternCfg, LidarPatternCfg, SpinningPatternCfg
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, SHAPES, contact_array
 
@@ -60,6 +72,8 @@ BYTES_PER_COLUMN = 32
 delayed value read from the ring and written (8). Time stamps per environment are not counted."""
 DECIMATION = 4
 GOAL_ENVS = 4096
+SHARD_ENVS = 256
+"""Largest shard that is measured."""
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
 IMU = ImuCfg(
     name="imu",
@@ -87,7 +101,7 @@ CONTACT = ContactSensorCfg(
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table, with the seconds of one call."""
+    """One row of the table, with the seconds, kernel launches and host waits of one call."""
 
     case: str
     envs: int
@@ -95,6 +109,8 @@ class Row:
     seconds: float | None = None
     spread: float | None = None
     host_seconds: float | None = None
+    launches: int | None = None
+    waits: int | None = None
     rays_per_second: float | None = None
     nbytes: int | None = None
     against: str = ""
@@ -129,6 +145,8 @@ class _Side:
     nbytes: int
     rays: int
     note: str
+    launches: int = 0
+    waits: int = 0
 
 
 class Sides:
@@ -153,17 +171,19 @@ class Sides:
         device = self.bench.device
         before = device.used()
         call: Call | None = None
+        counts = (0, 0)
         try:
             call = build()
             device.warm_up(call, self.bench.seconds / 4)
             nbytes = device.used() - before
+            counts = launches_and_waits(call)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             call, nbytes, note = None, 0, f"out of memory: {first_line(error)}"
         if call is None:
             device.tidy()  # outside the handler, because its traceback keeps the memory alive
-        self._sides[what] = _Side(call, nbytes, rays, note)
+        self._sides[what] = _Side(call, nbytes, rays, note, *counts)
 
     def has(self, what: str) -> bool:
         """Whether this side could be built."""
@@ -196,6 +216,8 @@ class Sides:
                     seconds=taken.median,
                     spread=taken.spread,
                     host_seconds=None if self.bench.device.is_cpu else taken.host,
+                    launches=side.launches or None,
+                    waits=side.waits if side.launches else None,
                     rays_per_second=side.rays / taken.median if side.rays else None,
                     nbytes=side.nbytes if side.nbytes >= self.bench.device.least_bytes else None,
                 )
@@ -238,14 +260,16 @@ class World:
     @classmethod
     def make(cls, bench: Bench, kind: str, envs: int, boxes: int = BOXES) -> World:
         spec = rays.spec_of(kind, boxes)
+        spec.worldbody.add_light(pos=(0.0, 0.0, 9.0), dir=(0.3, 0.2, -1.0), castshadow=True)
         spec.body("scanner").add_camera(name="camera", fovy=FOV, quat=camera_quat(), resolution=[IMAGE, IMAGE])
         engine = MujocoWarpEngine(spec, envs, device=bench.name)
         rays.place(engine)
         engine.prepare({BODY_POSE: "benchmark", SHAPES: "benchmark"})
         engine.forward()
         tensors = TensorEngine(
-            envs, engine.dt, bodies=engine.names("body"), provides=("pose",), shapes=engine.shapes(), device=bench.name
-        )
+            envs, engine.dt, bodies=engine.names("body"), provides=("pose", "velocity"), shapes=engine.shapes(),
+            lighting=engine.lighting(), device=bench.name,
+        )  # fmt: skip
         for name in ("body_pos_w", "body_quat_w"):
             setattr(tensors, name, engine.array(name))
         scanner = engine.names("body").index("scanner")
@@ -370,17 +394,39 @@ def vlp16(bench: Bench, envs: int, kind: str) -> list[Row]:
     return cast(bench, envs, "lidar VLP-16", kind, cfg, pattern)
 
 
+OFFSET = CameraCfg.OffsetCfg(rot=tuple(camera_quat()), convention="opengl")
+
+
 def camera(bench: Bench, envs: int, kind: str) -> list[Row]:
     """A depth camera of 64 x 64 pixels against mujoco_warp's renderer of depth alone."""
+    cfg = DepthCameraCfg(
+        body="scanner", res=(IMAGE, IMAGE), fov_vertical=FOV, max_distance=1e3, evaluate="always", offset=OFFSET
+    )
+    return image(bench, envs, f"depth camera {IMAGE} x {IMAGE}, {kind}", kind, cfg, render_depth=True, render_rgb=False)
+
+
+def colors(bench: Bench, envs: int, shadows: bool) -> list[Row]:
+    """A colour camera of 64 x 64 pixels over the terrain of triangles, one light, against mujoco_warp's renderer."""
+    cfg = camera_of(CameraCfg, data_types=("rgb",), shadows=shadows)
+    title = f"colour camera {IMAGE} x {IMAGE}, {'with' if shadows else 'without'} shadows"
+    return image(bench, envs, title, "mesh", cfg, render_depth=False, render_rgb=True, use_shadows=shadows)
+
+
+def camera_of(kind: type[CameraCfg], **options: Any) -> Any:
+    """Return the config of a camera on the scanner."""
+    return kind(
+        body="scanner", width=IMAGE, height=IMAGE, lens=PinholeLensCfg(fovy=FOV), offset=OFFSET,
+        clipping_range=(0.01, 1e3), evaluate="always", **options,
+    )  # fmt: skip
+
+
+def image(bench: Bench, envs: int, title: str, kind: str, cfg: Any, **outputs: bool) -> list[Row]:
+    """Return the rows of a camera against mujoco_warp's renderer with these outputs."""
     import mujoco_warp
 
     pixels = envs * IMAGE * IMAGE
-    sides, world = Sides(bench, f"depth camera {IMAGE} x {IMAGE}, {kind}", envs), World.make(bench, kind, envs)
+    sides, world = Sides(bench, title, envs), World.make(bench, kind, envs)
     m, d = world.engine.m, world.engine.d
-    cfg = DepthCameraCfg(
-        body="scanner", res=(IMAGE, IMAGE), fov_vertical=FOV, max_distance=1e3, evaluate="always",
-        offset=DepthCameraCfg.OffsetCfg(rot=tuple(camera_quat()), convention="opengl"),
-    )  # fmt: skip
     mine: list[Scene] = []
     contexts: list[Any] = []
 
@@ -394,10 +440,9 @@ def camera(bench: Bench, envs: int, kind: str) -> list[Row]:
             mujoco_warp.camlight(m, d)
             contexts.append(
                 mujoco_warp.create_render_context(
-                    world.model, nworld=envs, cam_res=(IMAGE, IMAGE), render_rgb=False, render_depth=True,
-                    render_seg=False, use_textures=False,
+                    world.model, nworld=envs, cam_res=(IMAGE, IMAGE), render_seg=False, use_textures=False, **outputs
                 )
-            )  # fmt: skip
+            )
 
         def work() -> None:
             mujoco_warp.refit_bvh(m, d, contexts[0])
@@ -405,14 +450,86 @@ def camera(bench: Bench, envs: int, kind: str) -> list[Row]:
 
         return bench.device.graph(work)
 
-    name, peer = "sensorium DepthCamera", "mujoco_warp refit_bvh + render, depth"
+    name = f"sensorium {type(cfg).__name__.removesuffix('Cfg')}"
+    peer = f"mujoco_warp refit_bvh + render, {'depth' if outputs['render_depth'] else 'colour'}"
     sides.add(name, ours, rays=pixels)
     if bench.peer:
         sides.add(peer, own, rays=pixels)
-        if sides.has(name) and sides.has(peer):
+        if outputs["render_depth"] and sides.has(name) and sides.has(peer):
             depth = wp.to_torch(contexts[0].depth_data)
             sides.note(name, agreement(mine[0][cfg].data.distance_to_image_plane, depth, miss=0.0))
     return sides.rows(peer)
+
+
+# Sensors that mujoco_warp lacks ---------------------------------------------------------------------------------------
+
+
+def radar(bench: Bench, envs: int) -> list[Row]:
+    """A radar of 1500 rays per sample, with noise by its signal-to-noise ratio."""
+    cfg = RadarCfg(body="scanner", points=1500, bandwidth=1e9, reference_snr=100.0, evaluate="always")
+    sides, world = Sides(bench, "radar, 1500 rays, mesh", envs), World.make(bench, "mesh", envs)
+    sides.add("sensorium Radar", lambda: captured(Scene(world.tensors, [cfg])).update, rays=1500 * envs)
+    return sides.rows()
+
+
+def events(bench: Bench, envs: int) -> list[Row]:
+    """An event camera of 64 x 64 pixels that sways, and its images alone."""
+    title, pixels = f"event camera {IMAGE} x {IMAGE}, mesh", envs * IMAGE * IMAGE
+    sides, world = Sides(bench, title, envs), World.make(bench, "mesh", envs)
+
+    def swaying(cfg: Any) -> Call:
+        scene = captured(Scene(world.tensors, [cfg]))
+
+        def call() -> None:
+            world.tensors.body_pos_w += 0.002 * (-1) ** (scene.tick % 2)
+            scene.update()
+
+        return call
+
+    images = "sensorium Camera, linear colours"
+    sides.add(images, partial(swaying, camera_of(CameraCfg, data_types=("linear_rgb",), shadows=False)), rays=pixels)
+    sides.add("sensorium EventCamera", partial(swaying, camera_of(EventCameraCfg, shadows=False)), rays=pixels)
+    return sides.rows(images)
+
+
+def taxels(bench: Bench, envs: int) -> list[Row]:
+    """Skins of 64 taxels that touch a sphere and a mesh."""
+    sides = Sides(bench, "64 taxels", envs)
+    probes = {"sphere": skin.grid(8, 8), "mesh": fingertips(bumpy_ball(), 1)}
+
+    def ours(kind: Callable[..., SensorCfg[Any]], shape: str) -> Call:
+        return captured(skin.finger(shape, envs, probes[shape], kind, bench.name)).update
+
+    for kind in (KinematicTactileSensorCfg, ProximityTaxelCfg):
+        for shape in probes:
+            sides.add(f"sensorium {kind.__name__.removesuffix('Cfg')}, {shape}", partial(ours, kind, shape))
+    return sides.rows()
+
+
+def generated(bench: Bench, envs: int) -> list[Row]:
+    """A shard of a data set of the quadruped, an IMU and RGB-D images, against its simulation alone."""
+    if envs > SHARD_ENVS:
+        return []
+    sides = Sides(bench, "generate, a shard of 0.1 s", envs)
+    job = Job(model="demo", rig=generate.SENSORS[::2], envs=envs, envs_per_shard=envs, episode_seconds=0.1,
+              device=bench.name)  # fmt: skip
+    simulation, shard = Simulation(job), job.shard(0)
+
+    def simulate() -> None:
+        scene, control, every = simulation.scene(shard)
+        scene.publish(poses=True)
+        simulation.begin(scene, 0)
+        for _ in steps(scene, control, every, simulation.ticks(scene), list(scene.sensors.values())):
+            pass
+
+    def write() -> None:
+        with TemporaryDirectory() as folder:
+            write_shard(simulation, shard, Store(folder))
+
+    base = "simulation and readings"
+    sides.add(base, lambda: simulate)
+    sides.add("with files", lambda: write)
+    return sides.rows(base)
 
 
 # Contacts and inertial sensors ----------------------------------------------------------------------------------------
@@ -675,11 +792,18 @@ CASES: dict[str, dict[str, Case]] = {
         **{f"lidar 16 x 1024, {kind}": partial(lidar, kind=kind) for kind in ("mesh", "hfield")},
         "lidar VLP-16, mesh": partial(vlp16, kind="mesh"),
     },
-    "camera": {f"depth camera, {kind}": partial(camera, kind=kind) for kind in ("mesh", "hfield")},
+    "camera": {
+        **{f"depth camera, {kind}": partial(camera, kind=kind) for kind in ("mesh", "hfield")},
+        **{f"colours, {word} shadows": partial(colors, shadows=word == "with") for word in ("without", "with")},
+    },
+    "event": {"events": events},
+    "radar": {"radar": radar},
+    "taxel": {"taxels": taxels},
     "contact": {"contacts": contact},
     "imu": {"IMU": imu},
     "stages": {f"standard chain, {columns} column(s)": partial(stages, columns=columns) for columns in COLUMNS},
     "share": {"all sensors of a quadruped": share},
+    "generate": {"data set": generated},
 }
 """Word of `--only` to cases by title."""
 

@@ -65,7 +65,7 @@ def steps_of(device: str) -> list[Step]:
         Step("step", step, 4.0),
         Step("sanitizer", (*check, *step), 3.0, needs="compute-sanitizer"),
         Step("figures", (python, "-m", "benchmarks.gpu", *figures), 8.0),
-        Step("registers", (python, "-m", "benchmarks.registers", "--save", "{out}"), 2.0),
+        Step("registers", (python, "-m", "benchmarks.registers", "--json", "{out}"), 2.0),
     ]
 
 

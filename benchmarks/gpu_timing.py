@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from unittest import mock
 
 import torch
 import warp as wp
 
-from sensorium.compute import DeviceInventory
+from benchmarks.waits import reported_waits
+from sensorium.compute import DeviceInventory, Segment
 
 Call = Callable[[], object]
 
@@ -197,6 +199,23 @@ class Device:
                 machine["peak bandwidth"] = f"{peak / 1e9:.0f} GB/s by memory clock and bus width"
         machine["Python"] = platform.python_version()
         return machine | {package: metadata.version(package) for package in packages}
+
+
+def launches_and_waits(call: Call) -> tuple[int, int]:
+    """Return the number of sensorium's kernels that a call launches, also in graphs, and of its waits for the device.
+
+    Kernels of torch and of a simulator are not counted. The same holds on every device.
+    """
+    launches, waits, run = 0, list[str](), Segment.run
+
+    def counted(segment: Segment) -> None:
+        nonlocal launches
+        launches += len(segment._launches)
+        run(segment)
+
+    with mock.patch.object(Segment, "run", counted), reported_waits(waits.append):
+        call()
+    return launches, len(waits)
 
 
 def peak_bandwidth(properties: object) -> float:

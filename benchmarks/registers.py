@@ -1,4 +1,4 @@
-"""Registers, stack and code size of all kernels on a GPU, read from compiled code: `python -m benchmarks.registers`.
+"""Registers, memory and code size of all kernels on a GPU, read from compiled code: `python -m benchmarks.registers`.
 
 Neither a GPU nor a driver is required: Warp compiles for any architecture. Compiled kernels stay in Warp's cache.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.pages import check_markers, write_table
 from sensorium.cli.warmup import compile_for_arch, kernel_cache, kernel_modules
 
 REGISTER_FILE = 65536
@@ -37,12 +38,14 @@ class Usage:
         kernel: module and name.
         registers: registers of a thread.
         stack: local memory of a thread, bytes.
+        shared: shared memory of a block, bytes.
         code: machine code with the functions that it calls, bytes.
     """
 
     kernel: str
     registers: int
     stack: int
+    shared: int
     code: int
 
     @property
@@ -53,8 +56,8 @@ class Usage:
         return min(blocks * BLOCK / THREADS, 1.0)
 
 
-def sections(elf: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Return name, type and content of each section of a 64-bit little-endian ELF file."""
+def sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
+    """Return name and content of each section of a 64-bit little-endian ELF file."""
     if elf[:6] != b"\x7fELF\x02\x01":
         raise ValueError("the file is not 64-bit little-endian ELF")
     (place,) = struct.unpack_from("<Q", elf, 40)
@@ -62,13 +65,13 @@ def sections(elf: bytes) -> Iterator[tuple[str, int, bytes]]:
     headers = [struct.unpack_from("<2I4Q", elf, place + size * k) for k in range(count)]
     texts = elf[headers[names][4] :]
     for name, kind, _, _, offset, length in headers:
-        content = b"" if kind == 8 else elf[offset : offset + length]  # 8: a section without content
-        yield texts[name : texts.index(b"\0", name)].decode(), kind, content
+        content = bytes(length) if kind == 8 else elf[offset : offset + length]  # 8: zeros, absent from the file
+        yield texts[name : texts.index(b"\0", name)].decode(), content
 
 
 def usage(elf: bytes, module: str) -> list[Usage]:
     """Return the resources of each kernel of a cubin. The layout is that of the CUDA toolkit's `cuobjdump -elf`."""
-    found = {name: content for name, _, content in sections(elf)}
+    found = dict(sections(elf))
     symbols, texts = found[".symtab"], found[".strtab"]
     names = {}
     for k in range(len(symbols) // 24):
@@ -89,17 +92,24 @@ def usage(elf: bytes, module: str) -> list[Usage]:
     helpers = [name for name in values[EIATTR_REGCOUNT] if not name.endswith("_cuda_kernel_forward")]
     # A called function adds its frame; the deepest one bounds the stack from below where calls are nested
     called = max((stacks.get(name, 0) for name in helpers), default=0)
-    shared = sum(code.get(name, 0) for name in helpers)
+    helped = sum(code.get(name, 0) for name in helpers)
     return [
         Usage(
-            f"{module}.{re.sub(r'_[0-9a-f]{8}$', '', name.removesuffix('_cuda_kernel_forward'))}",
+            _label(module, name),
             max([registers, *(values[EIATTR_REGCOUNT][helper] for helper in helpers)]),
             stacks.get(name, 0) + called,
-            code[name] + shared,
+            len(found.get(f".nv.shared.{name}", b"")),
+            code[name] + helped,
         )
         for name, registers in values[EIATTR_REGCOUNT].items()
         if name not in helpers
     ]
+
+
+def _label(module: str, name: str) -> str:
+    """Return module and name of a kernel, without repeating a name that is part of the module's."""
+    name = re.sub(r"^.*_locals__|_[0-9a-f]{8}$", "", name.removesuffix("_cuda_kernel_forward"))
+    return module if name in module.split(".") else f"{module}.{name}"
 
 
 def measured(words: Sequence[str], arch: int) -> list[Usage]:
@@ -113,14 +123,25 @@ def measured(words: Sequence[str], arch: int) -> list[Usage]:
     return sorted(rows, key=lambda row: (-row.registers, -row.stack, row.kernel))
 
 
+HEADINGS = ("registers", "stack per thread, B", "shared, B", "code, kB", "occupancy")
+
+
+def cells(row: Usage) -> tuple[str, ...]:
+    """Return the texts of a line."""
+    return (
+        row.kernel, f"{row.registers}", f"{row.stack:,}", f"{row.shared:,}", f"{row.code / 1e3:.0f}",
+        f"{row.occupancy:.0%}",
+    )  # fmt: skip
+
+
 def markdown(rows: Sequence[Usage]) -> str:
     """Return a table for the documentation."""
-    lines = ["| kernel | registers | stack per thread, B | code, kB | occupancy |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {row.kernel} | {row.registers} | {row.stack:,} | {row.code / 1e3:.0f} | {row.occupancy:.0%} |"
-        for row in rows
+    lines = [
+        ("kernel", *HEADINGS),
+        ("---",) * (1 + len(HEADINGS)),
+        *((f"`{name}`", *rest) for name, *rest in map(cells, rows)),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,26 +150,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("words", nargs="*", help="only kernels whose module contains one of these words")
     parser.add_argument("--arch", type=int, default=90, help="compute capability without its point (default: 90)")
     parser.add_argument("--above", type=int, default=0, metavar="N", help="print only kernels with more registers")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the table: Markdown (.md) or JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the table between the markers of this file"
+    )
     options = parser.parse_args(arguments)
+    if options.markdown is not None:
+        check_markers(options.markdown, "registers")
     rows = measured(options.words, options.arch)
     if not rows:
         print(f"no module of kernels contains {options.words}", file=sys.stderr)
         return 2
     table = Table("kernel", title=f"sm_{options.arch}: {len(rows)} kernels", title_justify="left")
-    for heading in ("registers", "stack, B", "code, kB", "occupancy"):
+    for heading in HEADINGS:
         table.add_column(heading, justify="right")
     shown = [row for row in rows if row.registers > options.above]
     for row in shown:
-        table.add_row(row.kernel, f"{row.registers}", f"{row.stack:,}", f"{row.code / 1e3:.0f}", f"{row.occupancy:.0%}")
+        table.add_row(*cells(row))
     Console(highlight=False).print(table)
     print(
         f"{sum(row.registers == 255 for row in rows)} at 255 registers, {sum(row.registers > 128 for row in rows)} "
         f"above 128, {sum(row.stack > 0 for row in rows)} with a stack"
     )
-    if options.save is not None:
-        as_json = json.dumps({"arch": options.arch, "kernels": [asdict(row) for row in rows]}, indent=1) + "\n"
-        options.save.write_text(markdown(shown) if options.save.suffix == ".md" else as_json, encoding="utf-8")
+    if options.json is not None:
+        figures = {"arch": options.arch, "kernels": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if options.markdown is not None:
+        write_table(options.markdown, "registers", markdown(shown))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from sensorium import (
     KinematicTactileSensorCfg,
     ProximityTaxelCfg,
     Scene,
+    SensorCfg,
     TemperatureGridCfg,
     TensorEngine,
     Uniform,
@@ -39,17 +41,22 @@ def grid(rows: int, columns: int) -> np.ndarray:
     return np.stack([x, y, np.full_like(x, 0.02)], axis=-1)
 
 
-def finger(shape: str, num_envs: int, places: np.ndarray, **options: object) -> Scene:
+def finger(
+    shape: str,
+    num_envs: int,
+    places: np.ndarray,
+    kind: Callable[..., SensorCfg[Any]] = KinematicTactileSensorCfg,
+    device: str = "cpu",
+    **options: object,
+) -> Scene:
     """Return a scene with the shape pressed 0.5 mm deep. The mesh has a dome, with some of its probes near the mesh."""
     tip = Shape("box", "tip", (0.02, 0.02, 0.02), body="tip")
-    engine = TensorEngine(num_envs, 0.001, bodies=("tip", "thing"), shapes=[tip, SHAPES[shape]])
+    engine = TensorEngine(num_envs, 0.001, bodies=("tip", "thing"), shapes=[tip, SHAPES[shape]], device=device)
     engine.body_pos_w[:, 1, 2] = 0.02 + 0.05 - 0.0005
-    engine.body_lin_vel_w[:, 1] = torch.tensor([0.1, 0.0, -0.01])
+    engine.body_lin_vel_w[:, 1] = torch.tensor([0.1, 0.0, -0.01], device=device)
     if shape == "mesh":
         engine.body_pos_w[:, 1] = 0.0
-    cfg = KinematicTactileSensorCfg(
-        name="skin", body="tip", probe_local_pos=places, probe_radius=RADIUS, evaluate="always", **options
-    )
+    cfg = kind(name="skin", body="tip", probe_local_pos=places, probe_radius=RADIUS, evaluate="always", **options)
     return Scene(engine, [cfg])
 
 

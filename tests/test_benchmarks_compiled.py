@@ -11,7 +11,7 @@ import pytest
 import warp as wp
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import compare, gpu_hour, registers
+from benchmarks import compare, gpu_hour, pages, registers
 from sensorium.compute import Rows, kernel, masked_tid
 
 Stack = wp.types.vector(length=300, dtype=wp.float32)
@@ -40,20 +40,23 @@ def test_registers_and_stack_are_those_of_the_assembler(monkeypatch: pytest.Monk
         pytest.skip("this build of Warp has no compiler for sm_90")
     modules = [_light.module, *(made.module for made in _varied.values())]
     monkeypatch.setattr(registers, "kernel_modules", lambda: (modules, {}))
-    assert registers.main(["--save", str(tmp_path / "table.md")]) == 0
+    page = tmp_path / "page.md"
+    page.write_text("\n".join(pages.markers("registers")))
+    assert registers.main(["--markdown", str(page), "--json", str(tmp_path / "table.json")]) == 0
     rows = {row.kernel.rpartition("test_benchmarks_compiled.")[2]: row for row in registers.measured([], 90)}
     assert len(rows) == 3
-    heavy, plain = (rows[next(name for name in rows if f".{word}." in name)] for word in ("heavy", "plain"))
+    heavy, plain = (rows[f"_varied.{word}"] for word in ("heavy", "plain"))
     assert 1200 <= heavy.stack < 1300 and plain.stack == 0 and plain.registers <= heavy.registers
     assert 0 < plain.code < heavy.code
-    table = (tmp_path / "table.md").read_text().splitlines()
-    assert len(table) == 2 + 3 and re.search(r"_varied.*\| 1,2\d\d \|", "\n".join(table))
+    table = page.read_text().splitlines()[1:-1]
+    assert len(table) == 2 + 3 and re.search(r"_varied\.heavy` \| \d+ \| 1,2\d\d \| [\d,]+ \|", "\n".join(table))
+    assert len(json.loads((tmp_path / "table.json").read_text())["kernels"]) == 3
 
 
 @pytest.mark.parametrize(("count", "share"), [(32, 1.0), (33, 0.75), (128, 0.25), (255, 0.125)])
 def test_occupancy_follows_from_registers(count: int, share: float) -> None:
     """The shares are those of NVIDIA's occupancy calculator for compute capability 9.0 and blocks of 256 threads."""
-    assert registers.Usage("kernel", count, 0, 0).occupancy == share
+    assert registers.Usage("kernel", count, 0, 0, 0).occupancy == share
 
 
 def test_saved_rows_are_compared(

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 import torch
+import warp as wp
 
-from benchmarks import gpu, gpu_cases
+from benchmarks import gpu, gpu_cases, pages
 from benchmarks.gpu_cases import CASES, Bench, Row, Sides, is_out_of_memory
-from benchmarks.gpu_timing import Device, Times, peak_bandwidth
+from benchmarks.gpu_timing import Device, Times, launches_and_waits, peak_bandwidth
+from sensorium import Scene, TensorEngine
 from sensorium.compute import DeviceInventory
 
 ROOT = Path(__file__).parents[1]
+ALL = {title: case for group in CASES.values() for title, case in group.items()}
+BEGIN, END = pages.markers("GPU")
 CPU = {"date": "2026-01-02", "device": "a GPU", "copy bandwidth": "1 GB/s, measured"}
 
 
@@ -56,6 +60,27 @@ def test_rays_agree_with_mujoco_warp(case: Callable[..., list[Row]], rays: int) 
     assert ours.seconds is not None and ours.rays_per_second == pytest.approx(2 * rays / ours.seconds)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("title", list(ALL))
+def test_every_case_runs_and_its_step_does_not_wait_for_the_device(title: str) -> None:
+    """Steps launch kernels and contain no operation that waits. A data set waits, because its files are on the host."""
+    rows = ALL[title](Bench(Device("cpu"), 0.001, 1e9, peer=False), 1)
+    assert rows and all(row.seconds is not None for row in rows)
+    ours = [row for row in rows if row.launches]
+    assert ours and all((row.waits == 0) == (title != "data set") for row in ours), ours
+
+
+def test_launches_and_waits_are_counted() -> None:
+    """Each operation that needs a value on the host counts once; launches of sensors count in steps alone."""
+    values = torch.arange(3.0)
+    assert launches_and_waits(lambda: values.item if len(values) else None) == (0, 0)
+    assert launches_and_waits(lambda: (values.tolist(), values[values > 1.0], wp.from_torch(values).numpy())) == (0, 3)
+    scene = Scene(TensorEngine(2, 0.002, provides=()), [gpu_cases.ColumnsCfg(columns=2, noise=0.1, evaluate="always")])
+    scene.update()
+    launches, waits = launches_and_waits(scene.update)
+    assert launches > 1 and waits == 0
+
+
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
@@ -90,18 +115,18 @@ def test_wrong_arguments_are_refused(arguments: Sequence[str], capsys: pytest.Ca
 
 def test_cpu_figures_are_not_written_to_the_gpu_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"{gpu.BEGIN}\n{gpu.END}\n")
+    path.write_text(f"{BEGIN}\n{END}\n")
     assert gpu.main(["--device", "cpu", "--markdown", str(path)]) == 2
     assert "--markdown: the table requires a GPU" in capsys.readouterr().err
-    assert path.read_text() == f"{gpu.BEGIN}\n{gpu.END}\n"
+    assert path.read_text() == f"{BEGIN}\n{END}\n"
 
 
-@pytest.mark.parametrize("text", ["", gpu.BEGIN, f"{gpu.END}\n{gpu.BEGIN}", f"{gpu.BEGIN}{gpu.END}{gpu.END}"])
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{END}"])
 def test_file_without_table_markers_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "page.md"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"page\.md: the markers of the table are missing"):
-        gpu.write_markdown(path, fake())
+        pages.write_table(path, "GPU", gpu.markdown(fake()))
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
@@ -194,7 +219,7 @@ def test_peak_bandwidth_is_two_transfers_a_cycle_over_the_bus() -> None:
 
 def fake(what: str = "ours") -> gpu.Report:
     rows = [
-        Row("scan", 4096, what, 1.25e-3, 0.02, 1e-5, 6.128e8, 4096 * 2000, "0.5 x its time", 0.5, "100% | agree"),
+        Row("scan", 4096, what, 1.25e-3, 0.02, 1e-5, 7, 0, 6.128e8, 4096 * 2000, "0.5 x its time", 0.5, "100% | agree"),
         Row("scan", 16384, what, note="out of memory: 90 GiB"),
         Row("chain", 1, what, 4e-6, against="baseline"),
     ]
@@ -203,25 +228,26 @@ def fake(what: str = "ours") -> gpu.Report:
 
 def test_markdown_replaces_the_text_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"before\n{gpu.BEGIN}\nold\n{gpu.END}\nafter\n")
-    gpu.write_markdown(path, fake("first"))
-    gpu.write_markdown(path, fake("second"))
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    pages.write_table(path, "GPU", gpu.markdown(fake("first")))
+    pages.write_table(path, "GPU", gpu.markdown(fake("second")))
     text = path.read_text()
-    assert text.startswith(f"before\n{gpu.BEGIN}\n") and text.endswith(f"\n{gpu.END}\nafter\n")
+    assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"\n{END}\nafter\n")
     assert "old" not in text and "first" not in text
     assert "date: 2026-01-02; device: a GPU" in text
     lines = text.split("\n")
-    heading = lines.index("| envs | what | ms | spread | host ms | Mrays/s | kB per env | against | note |")
-    assert lines[heading + 2] == "| 4096 | second | 1.25 | 2.0% | 0.01 | 613 | 2 | 0.5 x its time | 100% / agree |"
+    heading = lines.index(f"| {' | '.join(gpu.HEADINGS[1:])} |")
+    assert lines[heading + 2].startswith("| 4096 | second | 1.25 | 2.0% | 0.01 | 7 | 0 | 613 | 2 | 0.5 x its time | ")
+    assert lines[heading + 2].endswith("| 100% / agree |")
     assert lines[heading + 3].startswith("| 16384 | second |  |") and "90 GiB" in lines[heading + 3]
     assert "| 1 | second | 0.004 | baseline |" in lines  # columns without a figure are omitted
     counts = {line.count("|") for line in lines[heading : heading + 4]}
-    assert counts == {10}
+    assert counts == {12}
 
 
-def test_documentation_page_has_the_table_markers() -> None:
-    path = ROOT / "docs/performance.md"
-    gpu.check_markers(path, path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", ["GPU", "registers"])
+def test_documentation_page_has_the_table_markers(name: str) -> None:
+    pages.check_markers(ROOT / "docs/performance.md", name)
 
 
 def test_json_contains_all_figures() -> None:

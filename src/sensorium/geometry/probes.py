@@ -69,7 +69,7 @@ def nearest_instance(
     return pos + quat_rotate(quat, foot), distance
 
 
-@kernel
+@kernel(blocks=2)
 def probe_surfaces(
     rows: Rows,
     probe_in: wp.array[wp.vec3],

@@ -25,7 +25,7 @@ from sensorium.geometry.trace import local_normal
 from sensorium.measurement.record import Record
 
 
-@kernel(group="images")
+@kernel(group="images", blocks=2)
 def _normals(
     rows: Rows,
     lens: Lens,

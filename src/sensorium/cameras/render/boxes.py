@@ -77,7 +77,7 @@ def measure_visible(rows: Rows, lens: Lens, objects: Objects, record: HitRecord,
             _include(extents, env, mount, item, pixel % lens.width, pixel / lens.width)
 
 
-@kernel(group="images")
+@kernel(group="images", blocks=2)
 def measure_alone(
     rows: Rows,
     lens: Lens,

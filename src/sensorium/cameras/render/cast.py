@@ -46,7 +46,7 @@ def tile_cone(lens: Lens, env: int, u0: int, v0: int, side: int) -> tuple[wp.vec
     return start, middle, away * 1.0001 + 1.0e-6, wp.acos(wp.clamp(cosine, -1.0, 1.0)) + 1.0e-3
 
 
-@kernel
+@kernel(blocks=2)
 def cast_pixels(
     rows: Rows,
     side: int,

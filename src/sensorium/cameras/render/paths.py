@@ -105,7 +105,7 @@ def needs_path(placed: Placed, looks: Looks, has_mirrors: int, env: int, shape: 
     return wp.dot(eye - pos, quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0))) < 0.0
 
 
-@kernel
+@kernel(blocks=2)
 def trace_paths(
     rows: Rows,
     has_shadows: int,

@@ -219,7 +219,7 @@ def slab(o: float, half: float) -> wp.vec3:
     return wp.vec3(0.0, below, above)
 
 
-@kernel
+@kernel(blocks=2)
 def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, lists: Lists, record: HitRecord) -> None:
     """Draw the analytic shapes and dense meshes of one tile."""
     env, mount, piece = masked_tid(rows)

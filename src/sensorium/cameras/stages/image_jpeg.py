@@ -81,7 +81,7 @@ def to_planes(
         planes[env, at + ((height + 1) // 2) * half_width] = wp.floor((cr + up) / 4.0)
 
 
-@kernel(group="image_jpeg")
+@kernel(group="image_jpeg", blocks=2)
 def compress(
     rows: Rows, height: int, width: int, divisors: wp.array2d[wp.float32], planes: wp.array2d[wp.float32]
 ) -> None:

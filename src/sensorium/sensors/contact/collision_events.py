@@ -280,7 +280,7 @@ class CollisionTask:
     events: Events
 
 
-@kernel
+@kernel(blocks=2)
 def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     """Process the pairs of all reports."""
     k, env = masked_tid(rows)

@@ -202,7 +202,7 @@ def _write_lla(t: GnssTask, env: int, mount: int, enu: wp.vec3) -> None:
     t.lla[env, mount, 2] = place[2]
 
 
-@kernel
+@kernel(blocks=2)
 def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     k, env, mount = masked_tid(rows)
     t = tasks[k]

@@ -43,7 +43,7 @@ TaxelCfgT = TypeVar("TaxelCfgT", bound=TaxelCfg[Any])
 ProbeDataT = TypeVar("ProbeDataT")
 
 
-@kernel
+@kernel(blocks=2)
 def _depths(
     rows: Rows,
     block: int,

@@ -118,7 +118,7 @@ def _slot(gel: Gel, probe: int) -> wp.int32:
     return probe
 
 
-@kernel
+@kernel(blocks=2)
 def press(
     rows: Rows, block: int, gel: Gel, law: Law, shapes: Shapes, around: NearShapes, heights: wp.array4d[wp.float32]
 ) -> None:
@@ -184,7 +184,7 @@ def _is_inside(
     return False
 
 
-@kernel
+@kernel(blocks=2)
 def stick(
     rows: Rows,
     ball: wp.vec3,

@@ -225,7 +225,7 @@ def _on_shape(instances: Instances, before: int, row: int, at: wp.vec3) -> wp.ve
     return quat_rotate_inverse(instances.quat[row], arm)
 
 
-@kernel
+@kernel(blocks=2)
 def _compute_taxels(
     rows: Rows,
     block: int,

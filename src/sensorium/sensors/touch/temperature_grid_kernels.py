@@ -92,7 +92,7 @@ class Links:
     reach: wp.float32
 
 
-@kernel
+@kernel(blocks=2)
 def find_contacts(
     rows: Rows,
     shapes: Shapes,
