@@ -89,7 +89,7 @@ class Link:
             self._waker.close()
             raise
         self.thread = threading.Thread(target=self._run, name="sensorium-client", daemon=True)
-        self.thread.start()
+        """Thread of the connection; the session starts it, once it can take messages."""
 
     @property
     def is_up(self) -> bool:

@@ -113,6 +113,7 @@ class Session:
         """Subscriptions to sensors that are not spawned again yet."""
         self.closed = False
         self.link = Link(address, self, hello, context=getattr(local.server, "context", None), **options)
+        self.link.thread.start()
 
     # Description by the server ----------------------------------------------------------------------------------------
 
