@@ -237,7 +237,7 @@ class Link:
         outbox = self._outbox
         outbox.extend(map(_record, last))
         while outbox:
-            records = []
+            records: list[Record] = []
             while outbox and len(records) < MAX_PER_ENVELOPE:
                 records.append(outbox.popleft())
             try:

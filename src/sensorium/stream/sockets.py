@@ -199,7 +199,7 @@ class Sockets:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._receive(route, list(map(memoryview, parts)))
+            self._receive(route, [memoryview(part) for part in parts])
 
     def _give(self) -> None:
         while self._ready:
