@@ -205,6 +205,11 @@ def test_stamps(grid: float) -> None:
     assert drift == pytest.approx(50.0, abs=4.0 * sd) and sd < 5.0
 
 
+def test_the_step_of_stamps_is_found_if_few_intervals_show_it() -> None:
+    """At 244 Hz on a grid of 2 ms, one interval in 20 is 6 ms long, all others 4 ms."""
+    assert stamps_of(0.002 * np.floor(np.arange(3000) * 0.0041 / 0.002)).resolution == pytest.approx(0.002)
+
+
 @pytest.mark.parametrize("jitter", [0.0, 0.0004])
 def test_intervals_of_the_period_contain_it(jitter: float) -> None:
     """On a grid of 2 ms or with jitter, 5 % of the samples lost: at least 51 of 60 are inside, as 57 are on average."""
