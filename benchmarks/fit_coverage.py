@@ -20,7 +20,8 @@ CLOCK = sn.stages.ClockError(skew_ppm=50.0, resolution=0.002, offset=sn.Uniform(
 CASES: dict[str, tuple[int, dict[str, float], dict[str, Any]]] = {
     "N and K": (8000, {"K": 0.003}, {"random_walk_density": 0.003}),
     "N and B": (8000, {"B": 0.002}, {"stages": (sn.stages.Flicker(bias_instability=0.002, tau_min=0.05),)}),
-    "N, Q and R": (8000, {"Q": 2.5e-5, "R": 0.002}, {}),
+    "N and Q": (8000, {"Q": 2.5e-5}, {}),
+    "N and R": (8000, {"R": 6e-4}, {}),
     "step of 2 sigma": (4000, {}, {"resolution": 2.0 * N * math.sqrt(RATE)}),
     "losses, jitter": (
         8000, {"loss.p": 0.04, "loss.r": 0.76, "stamp.jitter": 4e-4},
