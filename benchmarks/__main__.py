@@ -100,6 +100,7 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("stream", partial(_run, "stream.run")),
     ("generate", partial(_run, "generate.run")),
     ("generate/workers", partial(_run, "generate.data_set", 28, 20.0)),
+    ("fit_coverage", partial(_run, "fit_coverage.run")),
     ("record", partial(_run, "record.run")),
     ("record/ros2_messages", partial(_run, "ros2_messages.run")),
 ]

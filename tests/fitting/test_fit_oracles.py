@@ -101,7 +101,7 @@ def test_the_twin_of_a_part_of_a_log_is_like_the_rest(tmp_path: Path) -> None:
     held = samples.rows(slice(start, None))
     path = tmp_path / "imu.toml"
     path.write_text(sn.fit(samples.rows(slice(0, start)), "imu").to_toml(), encoding="utf-8")
-    cfg = sn.preset(str(path), site="imu")
+    cfg = sn.preset(path, site="imu")
     assert isinstance(cfg, sn.ImuCfg) and cfg.rate_hz
     scene = sn.Scene(sn.TensorEngine(400, 1.0 / cfg.rate_hz, sites={"imu": "body"}), [cfg], seed=0)
     rows: dict[str, list[np.ndarray]] = {name: [] for name in held.values}

@@ -17,6 +17,10 @@ SPAN = 4
 """Number of periods whose median gives the first estimate, which a coarse grid of stamps does not bias."""
 COHERENT = 256
 """Number of samples in which the first estimate is refined."""
+WHOLE = 0.99
+"""Minimum step of stamps, in periods, that is the period itself."""
+FEWEST_SPANS = 8
+"""Number of spans of stamps above which their means give the interval of the period, so that a wander counts."""
 SHARED_PLACES = 0.01
 """Maximum share of samples whose place on the grid another sample has."""
 Z = 1.96
@@ -88,9 +92,14 @@ def stamps_of(time: Array) -> Stamps:
             f"time: {len(time) - len(kept)} of {len(time)} stamps are nearer to another sample's place on the grid of "
             f"{1.0 / period:.4g} Hz than half a period, expected stamps with less jitter. Use the stamps of the device."
         )
-    (period, _), (period_sd, jitter) = _line(place[kept], time[kept])
+    place = place[kept]
+    (period, _), (period_sd, jitter) = _line(place, time[kept])
     resolution = step_of(time - time[0]) if np.ptp(np.round(steps, 9)) > 0.0 else 0.0
-    return Stamps(period, period_sd, place[kept], kept, jitter, resolution)
+    if resolution > WHOLE * period:  # the step of exact stamps is their period
+        resolution = 0.0
+    if resolution:
+        period, period_sd = _on_grid(place, time[kept], resolution) or (period, period_sd)
+    return Stamps(period, period_sd, place, kept, jitter, resolution)
 
 
 def _first_period(time: Array) -> float:
@@ -102,6 +111,29 @@ def _first_period(time: Array) -> float:
     candidates = guess * np.linspace(0.9, 1.1, 1001)
     coherence = np.abs(np.exp(2j * np.pi * part[:, None] / candidates).mean(axis=0))
     return float(candidates[np.argmax(coherence)])
+
+
+def _on_grid(place: Array, time: Array, step: float) -> tuple[float, float] | None:
+    """Return the period and its standard deviation from stamps that are rounded to a step; None if they also jitter.
+
+    All true times are on one side of their stamps, by less than a step: t <= start + period place < t + step. All
+    periods and starts that fulfil this are equally likely, so the density of a period is the width of its starts.
+    """
+    centre = float(np.ptp(time) / np.ptp(place))
+    rest = time - time[0] - centre * place
+    if np.ptp(rest) > 5.0 * step:  # no shift below mends that
+        return None
+    low, high = -2.0 * step / np.ptp(place), 2.0 * step / np.ptp(place)
+    for _ in range(5):
+        shifts = np.linspace(low, high, 17)
+        widths = np.array([step - np.ptp(rest - shift * place) for shift in shifts])
+        near = np.flatnonzero((widths > 0.0) | (widths == widths.max()))
+        low, high = shifts[max(near[0] - 1, 0)], shifts[min(near[-1] + 1, 16)]
+    density = np.maximum(widths, 0.0)
+    if not (total := density.sum()):
+        return None
+    mean = float(density @ shifts / total)
+    return centre + mean, math.sqrt(float(density @ np.square(shifts - mean) / total))
 
 
 def _line(place: Array, time: Array) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -117,8 +149,10 @@ def _line(place: Array, time: Array) -> tuple[tuple[float, float], tuple[float, 
     size = min(64, len(rest))
     spans = rest[: len(rest) // size * size].reshape(-1, size)
     jitter = math.sqrt(float(np.mean(spans.var(axis=1))) * size / max(size - 1, 1))
-    blocks = spans.mean(axis=1)
-    colour = max(1.0, float(np.sqrt(size * blocks.var()) / max(jitter, 1e-300))) if len(blocks) > 8 else 1.0
+    blocks, colour = spans.mean(axis=1), 1.0
+    if len(blocks) > FEWEST_SPANS and jitter:
+        follow = min(max(float(blocks[1:] @ blocks[:-1] / (blocks @ blocks)), 0.0), 0.97)
+        colour = math.sqrt(size * blocks.var() * (1.0 + follow) / (1.0 - follow)) / jitter
     return (slope, float(time.mean() - slope * centre)), (colour * jitter / math.sqrt(power), jitter)
 
 

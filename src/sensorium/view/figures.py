@@ -395,7 +395,7 @@ def step_of(values: Array) -> float:
         middle = len(levels) // 2 - LEVELS // 2
         levels = levels[middle : middle + LEVELS]
     gaps = np.sort(np.diff(levels.astype(np.float64)))
-    step, used = float(gaps[0]), 0
+    step, used, checked = float(gaps[0]), 0, 0
     for gap in gaps.tolist():  # Euclid's algorithm, with remainders below the rounding taken as 0
         while step > 16.0 * rounding:
             count = round(gap / step)
@@ -403,10 +403,10 @@ def step_of(values: Array) -> float:
                 break
             rest = abs(gap - step * count)
             if rest <= 4.0 * rounding * (1 + count):
-                used += 1
+                used, checked = used + 1, checked + 1
                 break
             step, gap, used = rest, step, 0
-    if used < FEWEST_GAPS or 2 * used < len(gaps):
+    if used < FEWEST_GAPS or 2 * checked < len(gaps):
         return 0.0
     return float(gaps.sum() / np.rint(gaps / step).sum())
 
