@@ -279,6 +279,7 @@ def test_full_scale(lowest: float) -> None:
     )
     found = Fit("imu", "log", {}, {}, {})
     add_full_scale(found, moving)
+    add_full_scale(found, moving)  # of a log after that of its part at rest
     assert {name: each.value for name, each in found.parameters.items()} == {
         "ang_vel_b.full_scale.x": 15.7 if lowest == -15.7 else 20.0,
         "ang_vel_b.full_scale.y": 15.7,
@@ -338,3 +339,5 @@ def test_axes_share_a_line_of_parameters_that_are_not_found(found: Fit) -> None:
     (random_walk,) = [name for name in missing if name.startswith("ang_vel_b.K")]
     limits = [f"{axis} below {found.limits[f'ang_vel_b.K.{axis}'].high:.3g} rad/s" for axis in "xyz"]
     assert all(each in random_walk for each in limits)
+    both = replace(found, limits={}).merged_with(found)
+    assert both.limits == found.limits

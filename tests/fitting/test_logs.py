@@ -177,6 +177,7 @@ def test_estimates_of_biases_are_no_samples(tmp_path: Path) -> None:
     ("text", "units", "error", "message"),
     [
         ("gyro x,gyro y,gyro z\n1,2,3\n", {}, ModelError, "expected a header with a column `time`"),
+        ("time,pressure\n0,1\n", {}, ModelError, "has no sensor with ang_vel_b or lin_acc_b"),
         ("", {}, ModelError, "expected a header with a column `time`, got none"),
         ("time,gyro x,gyro y\n0,1,2\n", {}, ModelError, "got the columns gyro x, gyro y, expected 3"),
         (
@@ -208,7 +209,7 @@ def test_columns_of_covariances_and_others_are_ignored(tmp_path: Path) -> None:
     assert read.values["ang_vel_b"].tolist() == [[1.0, 2.0, 3.0]] * 2 and read.start == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize("name", ["log.csv", "log.bag", "log.ulg", "log.npz", "log.mcap", "folder"])
+@pytest.mark.parametrize("name", ["log.csv", "log.bag", "log.ulg", "log.npz", "log.mcap", "log.txt", "folder"])
 def test_a_missing_or_damaged_log_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if name == "log.ulg":
         pytest.importorskip("pyulog")
@@ -221,3 +222,8 @@ def test_a_missing_or_damaged_log_is_named(name: str, tmp_path: Path, capsys: py
         path.mkdir()
     assert main(["fit", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+def test_a_span_without_samples_is_refused(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(recording), "--start", "300"]) == 2
+    assert "--start, --end: got '300.0, None', expected a part of 0" in capsys.readouterr().err

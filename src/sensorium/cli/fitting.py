@@ -48,7 +48,8 @@ class Fit:
     kind: str = "imu"
     """Kind of the sensor config: imu, magnetometer, barometer, force_torque or lidar."""
     units: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=UNIT")] = ()
-    """Unit of a field in the log, or of the time of a table, where it does not state one; may be repeated."""
+    """Unit of ang_vel_b, lin_acc_b, mag_b, pressure, force, torque, or of the time of a table, where the log does not
+    state it; may be repeated."""
     static: bool = False
     """Use only the longest span in which the sensor is at rest."""
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
@@ -78,7 +79,11 @@ class Fit:
         from sensorium.fitting.rest import at_rest
 
         samples = _samples(self.file, self.kind, self.sensor, self.units)
-        samples = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
+        whole = samples.between(-inf if self.start is None else self.start, inf if self.end is None else self.end)
+        if not len(whole):
+            span = f"a part of {samples.time[0]:.4g} to {samples.time[-1]:.4g} s"
+            raise UsageError.of("--start, --end", f"{self.start}, {self.end}", span)
+        samples = whole
         if bool(self.reference) + self.static + self.poses > 1:
             raise UsageError.of("--reference, --static, --poses", "several", "one of them")
         if self.rest and not (self.reference or self.poses):
@@ -86,7 +91,6 @@ class Fit:
         reference = (_poses(self.reference) or self._other(self.reference, truth=True)) if self.reference else None
         rest = self._other(self.rest, truth=False) if self.rest else None
         with progress("fitting", 1.0) as show:
-            whole = samples
             if self.static:
                 samples = at_rest(samples)
                 note(f"at rest from {samples.time[0]:.4g} to {samples.time[-1]:.4g} s")

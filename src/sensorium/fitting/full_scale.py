@@ -32,7 +32,10 @@ def add_full_scale(fit: Fit, samples: Samples) -> None:
                 fit.parameters[key] = parameter  # type: ignore[index]
         high: Any = [value or max(found) for value in found]  # axes of a device have the same full scale
         stage = {"kind": "saturation", "fields": [name], "high": high if len(high) > 1 else high[0]}
-        fit.fields.setdefault("stages", []).append(stage)  # type: ignore[attr-defined]
+        others = [
+            each for each in fit.fields.get("stages", ()) if each["kind"] != "saturation" or name not in each["fields"]
+        ]
+        fit.fields["stages"] = [*others, stage]  # type: ignore[index]
 
 
 def _full_scale_of(values: Array) -> float:

@@ -39,6 +39,8 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 """Kind -> field -> pattern of the columns of a table, in lower case. Those of covariances do not count."""
 TIMES = re.compile(r"^[#%]?\s*(time|timestamp|stamp|t)\b", re.IGNORECASE)
 UNIT = re.compile(r"[(\[]([^)\]]*)[)\]]\s*$")
+SUFFIXES = (".mcap", ".db3", ".npz", ".bag", ".ulg", ".csv")
+"""Ends of the names of logs that are files."""
 LEROBOT = "meta/info.json"
 ULOG = {
     "imu": (("sensor_combined",), {"ang_vel_b": ("gyro_rad", "rad/s"), "lin_acc_b": ("accelerometer_m_s2", "m/s^2")}),
@@ -73,12 +75,16 @@ def read_samples(
         MissingDependencyError: the package that reads the format is not installed.
     """
     path = Path(path)
-    if kind == "lidar":
-        return _of_scans(path, sensor)
-    if kind not in FIELDS:
+    if kind not in FIELDS and kind != "lidar":
         raise UnknownNameError("kind of sensor whose log can be read", kind, [*FIELDS, "lidar"])
     if not path.exists():
         raise ModelError(f"log {os.fspath(path)!r} does not exist. Check the path.")
+    if path.is_file() and path.suffix.lower() not in SUFFIXES:
+        raise ModelError(
+            f"log {os.fspath(path)!r}: got a file {path.suffix!r}, expected {listed(SUFFIXES)}. Convert it."
+        )
+    if kind == "lidar":
+        return _of_scans(path, sensor)
     if (path / "data.csv").exists():
         path = path / "data.csv"
     units = units or {}
@@ -101,6 +107,8 @@ def read_samples(
     except Exception as error:  # packages that read formats have errors of any class
         reason = str(error).rstrip(".")
         raise ModelError(f"log {os.fspath(path)!r} cannot be read: {reason}. Correct or replace the file.") from error
+    if not len(samples):
+        raise ModelError(f"log {os.fspath(path)!r} has no samples of this sensor. Record it for longer.")
     return _in_si(samples, units)
 
 
@@ -166,7 +174,7 @@ def _of_table(path: Path, kind: str, sensor: str, time_unit: str) -> Samples:
     sizes = np.cumsum([len(columns) for columns in fields.values()])
     values = dict(zip(fields, np.split(table[:, 1:], sizes[:-1], axis=1), strict=True))
     units = {name: _unit_of(header[columns[0]]) for name, columns in fields.items()}
-    return Samples(time, values, units, path.name, start=float(raw[0]) * SI[unit][0] if len(raw) else 0.0)
+    return Samples(time, values, units, path.name, start=float(raw[:1].sum()) * SI[unit][0])
 
 
 def _unit_of(column: str) -> str:

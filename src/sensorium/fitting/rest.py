@@ -88,12 +88,12 @@ def _check_magnitude(name: str, values: Array) -> None:
         hint = " It would be 1 g: give --units lin_acc_b=g." if abs(size - 1.0) < GRAVITY_ERROR else ""
         raise ArgumentError(
             f"lin_acc_b: its mean is {size:.4g} m/s^2 long, expected {GRAVITY} m/s^2 of a sensor at rest.{hint} Check "
-            "the unit, and that the sensor is at rest."
+            "the unit. If the sensor moves, cut the log, or use --static."
         )
     if name == "ang_vel_b" and size > FASTEST:
         raise ArgumentError(
             f"ang_vel_b: its mean is {size:.3g} rad/s long, expected less than {FASTEST} rad/s of a sensor at rest. "
-            "Check the unit (--units ang_vel_b=deg/s), and that the sensor is at rest."
+            "Check the unit (--units ang_vel_b=deg/s). If the sensor moves, cut the log, or use --static."
         )
 
 

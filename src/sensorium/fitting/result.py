@@ -82,7 +82,8 @@ class Fit:
         reasons = {**self.refused, **other.refused}
         refused = {name: reason for name, reason in reasons.items() if name not in parameters}
         source = "; ".join(dict.fromkeys((self.source, other.source)))
-        return Fit(self.kind, source, parameters, refused, fields, {**self.drawings, **other.drawings})
+        limits = {name: each for name, each in {**self.limits, **other.limits}.items() if name not in parameters}
+        return Fit(self.kind, source, parameters, refused, fields, {**self.drawings, **other.drawings}, limits)
 
     def to_toml(self) -> str:
         """Return the preset as the text of a TOML file, which ``preset = "FILE.toml"`` of a rig loads."""
@@ -105,12 +106,11 @@ class Fit:
     def table(self) -> Table:
         """Return the parameters as a table."""
         rows: list[tuple[str, ...]] = [
-            (name, f"{each.value:.5g}", f"{each.low:.5g} to {each.high:.5g}", each.unit, each.method, each.source)
-            for name, each in self.parameters.items()
+            (name, *_texts(each), each.unit, each.method, each.source) for name, each in self.parameters.items()
         ]
         return Table("Parameters", HEADINGS, rows)
 
-    def missing(self) -> list[tuple[str, ...]]:
+    def missing(self) -> list[tuple[str, str]]:
         """Return rows of what the samples do not show, and the reason. The axes of a parameter share a row."""
         rows: dict[tuple[str, str], list[str]] = {}
         for name, reason in self.refused.items():
@@ -179,5 +179,13 @@ def _difference(first: Parameter, second: Parameter) -> float:
 def _shown(found: Parameter | None) -> str:
     if found is None:
         return "not found"
-    text = f"{found.low:.4g} to {found.high:.4g}"
-    return f"{found.value:.4g} ({text})" if found.value else text
+    value, interval = _texts(found)
+    return f"{value} ({interval})" if found.value else interval
+
+
+def _texts(found: Parameter) -> tuple[str, str]:
+    """Return value and interval, with so many digits that they differ."""
+    size, width = max(abs(found.low), abs(found.high)), found.high - found.low
+    digits = 4 + max(0, round(-math.log10(width / size))) if 0.0 < width else 5
+    value, low, high = (f"{number:.{min(digits, 12)}g}" for number in (found.value, found.low, found.high))
+    return value, f"{low} to {high}"
