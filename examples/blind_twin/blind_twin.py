@@ -122,4 +122,4 @@ def draw(falls: dict[str, list[int]], judged: int) -> None:
 if __name__ == "__main__":
     fitted = twin_of_hidden(seconds=100)
     print(fitted)
-    draw(main(fitted, seeds=(1, 2, 3), rounds=10, judged=4000), judged=4000)
+    draw(main(fitted, seeds=(1, 2, 3), rounds=10, judged=8000), judged=8000)
