@@ -67,8 +67,11 @@ LOAD_FAMILIES = {"compat", "demo", "presets", "cli"}
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control", "jax"}
 """Packages that only the engine adapters import."""
 
-ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton"), ("engines", "mjx")}
-"""Packages that import a simulator."""
+ADAPTERS = {
+    ("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton"), ("engines", "mjx"),
+    ("fitting", "identify.py"),  # mujoco.sysid
+}  # fmt: skip
+"""Packages and modules that import a simulator."""
 
 FRAMEWORKS = {"mjlab"}
 """Packages that only the module of the same name in `compat/` imports."""

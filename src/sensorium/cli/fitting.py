@@ -30,8 +30,8 @@ class Fit:
     a 95 % interval. Motion is refused; --static keeps the longest span at rest. With --reference, delay, bias, scale
     and misalignment are fitted too, from a log of the same motion by the same clock: a recording with true values, or
     a file of poses (TUM, EuRoC, CSV) in a world with z up. The noise is then that of the longest span at rest. With
-    --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses. --rest takes the
-    noise from another log. A rig loads the preset as preset = "imu.toml".
+    --poses, bias, scale and misalignment of an accelerometer are fitted to rests in at least 12 poses; 9 give bias and
+    scale. --rest takes the noise from another log. A rig loads the preset as preset = "imu.toml".
 
     For example:
       sensorium fit log.mcap --sensor imu --to imu.toml
@@ -55,7 +55,7 @@ class Fit:
     reference: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
     """Log of the same motion, with the sensor or topic after a colon where it has several, or a file of poses."""
     poses: bool = False
-    """Fit an accelerometer to its rests in at least 12 poses."""
+    """Fit an accelerometer to its rests in at least 12 poses; 9 give bias and scale."""
     rest: Annotated[str, unset("LOG[:SENSOR]", "none")] = ""
     """Log of the same sensor at rest that gives the noise, with --reference or --poses."""
     gravity: float = 9.80665

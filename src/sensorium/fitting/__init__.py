@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sensorium.errors import ArgumentError, UnknownNameError
 from sensorium.fitting.full_scale import add_full_scale
+from sensorium.fitting.identify import identify
 from sensorium.fitting.lidar import lidar_samples
 from sensorium.fitting.motion import with_motion
 from sensorium.fitting.poses import STANDARD_GRAVITY, fit_poses
@@ -19,7 +20,7 @@ from sensorium.fitting.samples import Samples
 if TYPE_CHECKING:
     from sensorium.engines.trajectory.trajectory import Trajectory
 
-__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "fit_poses", "lidar_samples"]
+__all__ = ["KINDS", "Fit", "Parameter", "Samples", "compare", "fit", "fit_poses", "identify", "lidar_samples"]
 
 KINDS = {
     "imu": "sensorium.fitting.rest:fit_at_rest",

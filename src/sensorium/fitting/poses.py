@@ -8,6 +8,7 @@ of the frame of z.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from sensorium.readings import Array
 
 STANDARD_GRAVITY = 9.80665
 """Standard gravity, m/s^2 (CGPM 1901); it differs from local gravity by up to 0.3 %."""
-FEWEST = 12
-"""Minimum number of poses: nine parameters, and three poses whose residuals give the intervals."""
+FEWEST, FEWEST_OF_ALL = 9, 12
+"""Minimum number of poses of bias and scale, and of all parameters: six or nine, and three poses whose residuals give
+the intervals.
+"""
 STILL, QUIET = 0.5, 4.0
 """Length of a window that is at rest or not, s; maximum ratio of its variance to that of the calmest windows."""
 TURN = 0.1
@@ -32,7 +35,9 @@ ROUNDS = 30
 
 
 def fit_poses(samples: Samples, *, gravity: float = STANDARD_GRAVITY) -> Fit:
-    """Return bias, scale and misalignment of an accelerometer that rested in at least 12 different poses.
+    """Return bias, scale and misalignment of an accelerometer that rested in at least 9 different poses.
+
+    Fewer than 12 poses give bias and scale only. A misalignment is then part of the residuals, and so of the intervals.
 
     Args:
         samples: samples of an IMU with `lin_acc_b`, m/s^2: rests of a second or more, in any directions, with turns
@@ -47,7 +52,7 @@ def fit_poses(samples: Samples, *, gravity: float = STANDARD_GRAVITY) -> Fit:
     samples.check()
     y = _poses(samples)
     bias, matrix = np.zeros(3), np.eye(3)
-    upper = np.triu_indices(3)
+    upper = np.triu_indices(3) if len(y) >= FEWEST_OF_ALL else np.diag_indices(3)
     for _ in range(ROUNDS):
         inverse = np.linalg.inv(matrix)
         true = (y - bias) @ inverse.T
@@ -66,8 +71,9 @@ def fit_poses(samples: Samples, *, gravity: float = STANDARD_GRAVITY) -> Fit:
         matrix[upper] += change[3:] / gravity
     degrees = len(y) - len(change)
     covariance = float(rest @ rest) / degrees * np.linalg.inv(j.T @ j)
-    unit = np.array([1.0] * 3 + [1.0 / gravity] * 6)
-    return _result(samples, bias, matrix, covariance * np.outer(unit, unit), _student(degrees), len(y))
+    unit = np.array([1.0] * 3 + [1.0 / gravity] * len(upper[0]))
+    place = {"xyz"[row] + "xyz"[column]: 3 + k for k, (row, column) in enumerate(zip(*upper, strict=True))}
+    return _result(samples, bias, matrix, covariance * np.outer(unit, unit), place, _student(degrees), len(y))
 
 
 def _poses(samples: Samples) -> Array:
@@ -106,10 +112,18 @@ def _student(degrees: int) -> float:
     )
 
 
-def _result(samples: Samples, bias: Array, matrix: Array, covariance: Array, quantile: float, count: int) -> Fit:
-    """Return parameters and fields of the preset; the covariance is that of b and of the triangle M by rows."""
+def _result(
+    samples: Samples,
+    bias: Array,
+    matrix: Array,
+    covariance: Array,
+    place: Mapping[str, int],
+    quantile: float,
+    count: int,
+) -> Fit:
+    """Return parameters and fields of the preset; `place` is the row of each element of M, after those of b."""
     parameters: dict[str, Parameter] = {}
-    place = {"xx": 3, "xy": 4, "xz": 5, "yy": 6, "yz": 7, "zz": 8}
+    refused: dict[str, str] = {}
 
     def add(name: str, value: float, unit: str, gradient: dict[int, float]) -> None:
         rows, slopes = [*gradient], np.array([*gradient.values()])
@@ -124,6 +138,9 @@ def _result(samples: Samples, bias: Array, matrix: Array, covariance: Array, qua
         add(f"bias.{axis}", bias[k], "m/s^2", {k: 1.0})
         add(f"scale.{axis}", matrix[k, k] - 1.0, "1", {place[2 * axis]: 1.0})
     for pair in PAIRS:
+        if pair not in place:
+            refused[f"lin_acc_b.cross_axis.{pair}"] = f"{count} poses are too few, expected at least {FEWEST_OF_ALL}"
+            continue
         row, column = ("xyz".index(axis) for axis in pair)
         own = matrix[column, column]
         gradient = {place[pair]: 1.0 / own, place[2 * pair[1]]: -cross[row, column] / own}
@@ -135,4 +152,4 @@ def _result(samples: Samples, bias: Array, matrix: Array, covariance: Array, qua
         "cross_axis": cross[~np.eye(3, dtype=bool)].tolist(),
     }
     fields = {"fields": ["lin_acc_b"], "bias": {"lin_acc_b": bias.tolist()}, "stages": [stage]}
-    return Fit("imu", samples.source, parameters, {}, fields)
+    return Fit("imu", samples.source, parameters, refused, fields)
