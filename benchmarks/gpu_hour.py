@@ -1,9 +1,9 @@
 """Everything that a GPU is needed for, in one command of at most 25 minutes: `python -m benchmarks.gpu_hour`.
 
-Correctness comes first: the tests that compare CUDA with the CPU bit for bit, and compute-sanitizer on one step of the
-demo rig, if it is installed. Then come the tables of `benchmarks.gpu` and `benchmarks.registers`. One JSON file holds
-all results, also of a run that was cut. Run `sensorium warmup` first, because compilation counts. `--device cpu` tries
-the command without a GPU.
+Correctness comes first: random words on CUDA and on the CPU bit for bit, captured steps without waits, the readings of
+all kinds on both devices, and compute-sanitizer on one step of the demo rig, if it is installed. The tables of
+`benchmarks.gpu` and `benchmarks.registers` follow. One JSON file holds all results, also of a run that was cut. Run
+`sensorium warmup` first, because compilation counts. `--device cpu` tries the command without a GPU, at small sizes.
 """
 
 from __future__ import annotations
@@ -55,17 +55,25 @@ class Step:
 def steps_of(device: str) -> list[Step]:
     """Return the steps, in order: 25 minutes together at most."""
     python, on_cpu = sys.executable, device == "cpu"
-    size = ("--envs", "1", "--seconds", "0.001", "--ours-only") if on_cpu else ("--envs", "1", "4096")
+    small = ("--envs", "1", "--seconds", "0.001", "--ours-only", "--only", "imu", "stages")
+    size = small if on_cpu else ("--envs", "1", "4096")
     figures = ("--device", device, *size, "--json", "{out}")
     check = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "3")
     step = (python, "-c", ONE_STEP.format(device=device))
-    tests = ("-q", "-m", "not soak", "-k", "cuda", "--maxfail=20", "-p", "no:cacheprovider")
+    tests = ("-q", "-m", "not soak", "--maxfail=20", "-p", "no:cacheprovider", *(["--collect-only"] if on_cpu else []))
+    words = ["wide_tree"] if on_cpu else []
+    kinds = ("--device", device, *(["--kinds", "imu", "--steps", "2"] if on_cpu else []), "--json", "{out}")
     return [
-        Step("tests", (python, "-m", "pytest", "tests", *tests, *(["--collect-only"] if on_cpu else [])), 8.0),
+        Step("tests", (python, "-m", "pytest", "tests/test_random.py", "tests/test_capture.py", *tests), 3.0),
+        Step("kinds", (python, "-m", "tests.compare_devices", *kinds), 5.0),
         Step("step", step, 4.0),
         Step("sanitizer", (*check, *step), 3.0, needs="compute-sanitizer"),
         Step("figures", (python, "-m", "benchmarks.gpu", *figures), 8.0),
-        Step("registers", (python, "-m", "benchmarks.registers", "--json", "{out}"), 2.0),
+        Step(
+            "registers",
+            (python, "-m", "benchmarks.registers", *words, "--json", "{out}"),
+            2.0,
+        ),
     ]
 
 

@@ -151,13 +151,13 @@ def look(sensor: Any, shots: dict[tuple[str, str], dict[int, np.ndarray]], at: i
     named = {(what, name): value for what, data in seen.items() for name, value in tensors(data).items()}
     named |= {(flag, ""): getattr(sensor, flag) for flag in flags}
     for key, value in named.items():
-        shots.setdefault(key, {})[at] = np.array(value.numpy(), copy=True)
+        shots.setdefault(key, {})[at] = np.array(value.cpu().numpy(), copy=True)
 
 
 class World:
     """An engine of two_engines' world, or equivalent tensors, that move by themselves and differ in each env."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, device: str = "cpu") -> None:
         from two_engines import ENVS, MODEL, start
 
         self.name = name
@@ -177,6 +177,7 @@ class World:
             slides=like.slide_joints(), shapes=like.shapes(), native=native,
             provides=("pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort",
                       "joint_torque", "joint_wrench", "contact"),
+            device=device,
         )  # fmt: skip
         like.prepare({BODY_POSE: "world"})
         like.forward()
@@ -216,14 +217,17 @@ class World:
         scene.step(ctrl, SUBSTEPS[number % len(SUBSTEPS)])
 
 
-def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
-    """Run sensors on an engine, with resets of some and of all environments, and with saved states."""
-    world = World(name)
+def run(name: str, cfgs: list[Any], steps: int, device: str = "cpu") -> dict[str, Any]:
+    """Run sensors on an engine, with resets of some and of all environments, and with saved states.
+
+    Only a `TensorEngine` takes another device.
+    """
+    world = World(name, device)
     refused: dict[str, str] = {}
     if name == "tensor":  # which takes only some; a refused one leaves nothing in its separate engine
         for cfg in cfgs:
             try:
-                sn.Scene(World(name).engine, [cfg], discover=False)
+                sn.Scene(World(name, device).engine, [cfg], discover=False)
             except (sn.SensoriumError, ValueError) as error:
                 refused[cfg.label] = f"{type(error).__name__}: {error}"
         cfgs = [cfg for cfg in cfgs if cfg.label not in refused]
@@ -234,13 +238,13 @@ def run(name: str, cfgs: list[Any], steps: int) -> dict[str, Any]:
         if step == steps // 8:
             scene.reset([1])
         elif step == steps // 4:
-            scene.reset(torch.tensor([True, False, True]))
+            scene.reset(torch.tensor([True, False, True], device=device))
         elif step == steps // 3:
             scene.reset()
         elif step == steps // 2:
             saved = scene.state(), generator.get_state()
         elif step == steps * 5 // 8:  # restored, then continued in another scene
-            world = World(name)
+            world = World(name, device)
             scene = sn.Scene(world.engine, cfgs, seed=11, discover=False)
             scene.load_state(saved[0])
             generator.set_state(saved[1])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import compare_devices
+import numpy as np
 import pytest
 import warp as wp
 
@@ -98,3 +102,35 @@ def test_the_run_on_a_gpu_keeps_the_results_of_all_steps(
     assert (results["fails"]["exit_code"], results["slow"]["exit_code"]) == (3, 124)
     assert "not installed" in results["absent"]["omitted"] and results["good"]["figures"] == [1]
     assert "Failed: fails, slow." in capsys.readouterr().out and results["fails"]["output"].strip() == "broken"
+
+
+@pytest.mark.slow
+def test_a_rehearsal_on_the_cpu_fills_the_report(tmp_path: Path) -> None:
+    """The quick commands run as given; `test_benchmarks_gpu.py` runs the figures."""
+    quick = ("tests", "kinds", "registers")
+    assert gpu_hour.main(["--device", "cpu", "--json", str(tmp_path / "gpu.json"), "--only", *quick]) == 0
+    results = json.loads((tmp_path / "gpu.json").read_text())
+    assert tuple(results) == quick
+    assert results["kinds"]["figures"]["imu"]["equal"] == 1.0 and results["registers"]["figures"]["kernels"]
+
+
+def test_devices_that_disagree_are_found() -> None:
+    """Last bits and single rays may differ, a wrong share of the values may not."""
+    shots = {("data", "value"): {0: np.array([0.0, 1.0, np.inf, np.nan] * 250, np.float32)}}
+    reference = {"sensors": {"imu": {"kind": "imu", "shots": shots}}}
+    found = copy.deepcopy(reference)
+    values = found["sensors"]["imu"]["shots"]["data", "value"][0]
+    values[1] += 1e-6
+    assert compare_devices.compared(found, reference)["imu"] == {"values": 1000.0, "equal": 0.999, "agree": 1.0}
+    values[:4] = [np.nan, 2.0, -np.inf, 0.0]
+    assert compare_devices.compared(found, reference)["imu"]["agree"] == 0.996
+
+
+def test_the_notebook_runs_the_command_and_has_valid_cells() -> None:
+    """Each cell of code compiles without its lines for the shell, whose modules exist."""
+    path = Path(gpu_hour.__file__).with_suffix(".ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    lines = [line for cell in cells if cell["cell_type"] == "code" for line in [*cell["source"], "\n"]]
+    compile("".join(line for line in lines if line[0] not in "!%"), path.name, "exec")
+    modules = re.findall(r"python -m (\S+)", "".join(line for line in lines if line[0] == "!"))
+    assert modules == ["sensorium", "benchmarks.gpu_hour"] and all(map(find_spec, modules))
