@@ -320,6 +320,33 @@ def test_poses_need_no_other_topic(scene: sn.Scene) -> None:
         until(lambda: client.server.counts.subscriptions == 0)
 
 
+def test_a_sensor_that_leaves_its_body_is_a_pose_of_a_subscribed_app(scene: sn.Scene) -> None:
+    """A camera whose place differs between environments is on /tf, until it has one place again."""
+    with local_client(scene, timeout=PATIENCE) as client, FoxgloveServer(client, 0, sensors=["imu", "eye"]) as server:
+        app, eye = App(server.port), scene["eye"]
+        assert isinstance(eye, sn.DepthCamera)
+        while "/tf" not in app.channels:
+            app.read()
+        app.subscribe("/tf")
+        until(lambda: client.server.counts.subscriptions == len(server.messages.posed) == 1)
+        eye.set_world_poses(torch.tensor([[0.0, 0.0, 2.0], [0.0, 0.0, 3.0]]))
+        scene.step()
+        until(lambda: client.server.counts.subscriptions == len(server.messages.posed) == 2)
+        found: dict[str, float] = {}
+        while "env_0001/eye" not in found:
+            scene.step()
+            app.read()
+            for _, data in app.messages.get("/tf", []):
+                message: Any = STORE.deserialize_cdr(data, "tf2_msgs/msg/TFMessage")
+                found |= {each.child_frame_id: each.transform.translation.z for each in message.transforms}
+        assert (found["env_0000/eye"], found["env_0001/eye"]) == (2.0, 3.0)
+        eye.set_world_poses(torch.tensor([0.0, 0.0, 1.5]))
+        scene.step()
+        until(lambda: client.server.counts.subscriptions == len(server.messages.posed) == 1)
+        app.close()
+        until(lambda: client.server.counts.subscriptions == 0)
+
+
 def test_taken_port_is_an_error(scene: sn.Scene) -> None:
     with local_client(scene, timeout=PATIENCE) as client, FoxgloveServer(client, 0) as server:
         with pytest.raises(sn.errors.StreamError, match=f"port {server.port}: .*Choose another port"):

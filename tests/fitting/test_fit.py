@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rosbags.rosbag1 import Writer
+from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main
@@ -307,6 +309,25 @@ def test_a_real_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(XIO)]) == 2 and "at rest" in capsys.readouterr().err
     assert main(["fit", str(XIO), "--static", "--to", str(tmp_path / "imu.toml")]) == 0
     assert isinstance(sn.preset(str(tmp_path / "imu.toml"), site="imu"), sn.ImuCfg)
+
+
+def test_a_constant_delay_of_a_ros_1_bag_is_an_arrival(tmp_path: Path) -> None:
+    """Messages that are stamped 0.5 s before they arrive, and those that are stamped at their arrival."""
+    store = get_typestore(Stores.ROS1_NOETIC)
+    types = store.types
+    name = "sensor_msgs/msg/FluidPressure"
+    with Writer(tmp_path / "log.bag") as bag:
+        topics = {late: bag.add_connection(f"/late_{late}", name, typestore=store) for late in (0, 500_000_000)}
+        for k in range(5):
+            stamp = types["builtin_interfaces/msg/Time"](sec=100 + k, nanosec=0)
+            header = types["std_msgs/msg/Header"](seq=k, stamp=stamp, frame_id="")
+            data = store.serialize_ros1(types[name](header=header, fluid_pressure=1e5, variance=0.0), name)
+            for late, topic in topics.items():
+                bag.write(topic, (100 + k) * 10**9 + late, data)
+    samples = read_samples(tmp_path / "log.bag", "barometer", sensor="late_500000000")
+    assert samples.time.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert samples.arrival is not None and samples.arrival - samples.time == pytest.approx(0.5)
+    assert read_samples(tmp_path / "log.bag", "barometer", sensor="late_0").arrival is None
 
 
 def test_tables_state_units_or_are_given_them(tmp_path: Path) -> None:

@@ -60,8 +60,7 @@ class FoxgloveServer(Bridge):
         self._channels = [
             channel(each.name, each.type, "ros2msg", each.schema.encode(), "cdr") for each in self.messages.topics
         ]
-        sensors_of = {topic.name: (topic.sensor,) for topic in self.messages.topics if topic.sensor}
-        self._sensors_of: dict[str, tuple[str, ...]] = {**sensors_of, "/tf": self.messages.posed}
+        self._sensor_of = {topic.name: topic.sensor for topic in self.messages.topics if topic.sensor}
         self._values: dict[str, tuple[Any, list[str]]] = {}
         for name, left in self.messages.unmapped.items():
             specs = [spec for spec in self.sensors[name].specs if spec.name in left]
@@ -69,7 +68,7 @@ class FoxgloveServer(Bridge):
             if units:
                 topic, schema = f"/{name}/values", msgspec.json.encode({"type": "object", "properties": units})
                 self._values[name] = channel(topic, f"sensorium.{name}", "jsonschema", schema, "json"), list(units)
-                self._sensors_of[topic] = (name,)
+                self._sensor_of[topic] = name
         self._subscribed: Counter[str] = Counter()
         self._lock = threading.Lock()
         listener: Any = self
@@ -90,18 +89,21 @@ class FoxgloveServer(Bridge):
         """Listen to the sensor of a topic, or send the constant frames; called by the server."""
         if channel.topic == "/tf_static":
             self.publish(self.messages.static())
-        with self._lock:
-            for name in self._sensors_of.get(channel.topic, ()):
-                self._subscribed[name] += 1
-                self.listen(name)
+        self._count(channel.topic, 1)
 
     def on_unsubscribe(self, app: Any, channel: Any) -> None:
         """Stop to listen to a sensor without subscribed topics; called by the server."""
+        self._count(channel.topic, -1)
+
+    def _count(self, topic: str, change: int) -> None:
+        """Change the number of apps that subscribe to a topic, and listen to the sensors of subscribed topics only."""
         with self._lock:
-            for name in self._sensors_of.get(channel.topic, ()):
-                self._subscribed[name] -= 1
-                if not self._subscribed[name]:
-                    self.stop(name)
+            self._subscribed[topic] += change
+            wanted = {sensor for each, sensor in self._sensor_of.items() if self._subscribed[each]}
+            if self._subscribed["/tf"]:
+                wanted.update(self.messages.posed)
+            for name in self.sensors:
+                (self.listen if name in wanted else self.stop)(name)
 
     def publish(self, block: MessageBlock) -> None:
         """Send messages to the apps that subscribe to their topics."""
@@ -117,6 +119,9 @@ class FoxgloveServer(Bridge):
             channel.log(msgspec.json.encode(values), log_time=round(reading.time * 1e9))
 
     def on_frame(self, done: FrameDone) -> None:
-        """Publish the time of a frame."""
+        """Publish the time of a frame, and poses of the sensors that are now in the world."""
+        before = self.messages
         super().on_frame(done)
+        if self.messages is not before:
+            self._count("/tf", 0)
         self._server.broadcast_time(done.time_ns)

@@ -300,7 +300,7 @@ def _of_ros1(path: Path, kind: str, sensor: str) -> Samples:
     time = np.array([stamp - start for stamp, _, _ in rows]) * 1e-9
     values = {name: np.array([arrays[name] for _, _, arrays in rows], np.float64) for name in rows[0][2]}
     arrived = np.array([arrival - start for _, arrival, _ in rows]) * 1e-9
-    own = arrived if np.ptp(arrived - time) > 0.0 else None
+    own = arrived if (arrived != time).any() else None
     return Samples(time, values, units, f"{path.name} {topic}", own, 1e-9 * start)
 
 
