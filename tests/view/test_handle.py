@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ import sensorium as sn
 from sensorium import Field
 from sensorium.readings import DebugShape
 from sensorium.view.live.page import Page
+from sensorium.view.live.world3d import World3d
 
 MODEL = """
 <mujoco><option timestep="0.002"/><worldbody>
@@ -223,6 +225,24 @@ def test_a_recording_is_shown_and_played_again(tmp_path: Path, capfd: pytest.Cap
         wait_until(lambda: view.wait(0.05) or replayed.time == 0.0)
         socket.close()
     assert "ended the connection" not in capfd.readouterr().err  # closing a page is no fault
+
+
+def test_shapes_move_with_their_bodies() -> None:
+    """The followed body stays where the cameras look, and the floor moves against it."""
+    made: dict[int, SimpleNamespace] = {}
+
+    def add(path: str, vertices: Any, faces: Any, quats: Any, positions: Any, **options: Any) -> SimpleNamespace:
+        return made.setdefault(len(made), SimpleNamespace(batched_positions=positions))
+
+    drawn = SimpleNamespace(configure_default_lights=lambda **_: None, add_batched_meshes_simple=add)
+    with scene_of(1).local_client(timeout=120.0) as client:
+        world = World3d(SimpleNamespace(scene=drawn), client.world_file())
+        bodies = len(client.bodies)
+    poses = np.tile(np.array([0.3, -0.2, 0.5, 1.0, 0.0, 0.0, 0.0], np.float32), (bodies, 1))
+    for follows, places in ((False, [[0.0, 0.0, 0.0], [0.3, -0.2, 0.5]]), (True, [[-0.3, 0.2, -0.5], [0.0, 0.0, 0.0]])):
+        world.show(poses, follows=follows)
+        found = np.concatenate([node.batched_positions for node in made.values()])
+        np.testing.assert_allclose(found, places, atol=1e-6)
 
 
 def test_a_page_sets_a_knob_that_the_config_lacks(tmp_path: Path) -> None:
