@@ -186,7 +186,7 @@ class Readable(Generic[CfgT, DataT]):
             group = buffers.group
             if group is None or group.read_version != version or buffers.late is not None or self._stale:
                 self.ensure_current(is_measured=True)
-        return self._measured_view[0] if self._lent is None else self._visible(is_measured=True)[0]
+        return self._visible(is_measured=True)[0]
 
     @property
     def ground_truth(self) -> DataT:
