@@ -37,7 +37,7 @@ OF_STREAMS = [
     if cls.__module__.startswith("sensorium.")
 ]
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])
-TOPICS = ("stages", "patterns", "taxels", "streaming", "trajectories", "reports", "training")
+TOPICS = ("stages", "patterns", "taxels", "streaming", "trajectories", "reports", "training", "fit")
 """Pages with a picture that do not describe a kind of sensor."""
 FURTHER = ("colors", "depth_errors", "hall", "image_sensor", "skin_stages")
 """Further pictures of those pages."""
