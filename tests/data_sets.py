@@ -16,6 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from nursery import until
+
 import sensorium as sn
 from sensorium.jobs.store import Store
 
@@ -148,10 +150,12 @@ _spawned = list[Any]()
 
 
 def spawning_policy(scene: sn.Scene, time: float) -> Any:
-    """As `policy`, in a worker that has started a program."""
+    """As `policy`, in a worker that has started a program; the last shards wait until the run was interrupted."""
     if not _spawned:
         _spawned.append(subprocess.Popen(["sleep", "1000"]))
         Path(f"spawned-{_spawned[0].pid}").touch()
+    if scene.first_env >= (SHARDS - 2) * ENVS:
+        until(Path("interrupted").exists, "the interruption")
     return policy(scene, time)
 
 

@@ -64,6 +64,7 @@ def test_interrupted_run_is_resumed(nursery: Nursery, tmp_path: Path, truth: dic
     left = children(first)
     first.send(number)
     assert first.wait() == -signal.SIGKILL if number == signal.SIGKILL else first.wait() != 0
+    (tmp_path / "interrupted").touch()
     for spawned in tmp_path.glob("spawned-*"):
         pid = int(spawned.name.partition("-")[2])
         if number == signal.SIGKILL:  # which leaves the programs of workers
