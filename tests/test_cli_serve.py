@@ -239,7 +239,7 @@ def test_secrets_are_created_once_and_required(model: str, tmp_path: Path, servi
         with sn.connect(address, **good, timeout=PATIENCE) as client:
             assert client.is_lockstep
         with pytest.raises(sn.StreamError, match="token is wrong"):
-            sn.connect(address, server_key=public, keys=pair, timeout=2.0)
+            sn.connect(address, server_key=public, keys=pair, timeout=PATIENCE)
         with pytest.raises(sn.StreamError):
             sn.connect(address, **{**good, "keys": None}, timeout=2.0)
     held = keys.read_text()

@@ -104,7 +104,7 @@ from sensorium.compute.graph import LaunchWorkers
 workers, done = LaunchWorkers(1), []
 workers.run([int, int])
 child = os.fork()
-signal.alarm(20)
+signal.alarm(100)
 workers.run([lambda: done.append(0), lambda: done.append(1)])
 assert sorted(done) == [0, 1]
 if child:

@@ -77,6 +77,7 @@ def _is_lock(line: Line) -> bool:
 def made(monkeypatch: pytest.MonkeyPatch) -> sn.Scene:
     """Return a scene; pages and chunks of its recordings are small, and the readings of one sensor count as large."""
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 3000)
+    monkeypatch.setattr(mcap_writer, "CHUNK_SECONDS", 1e6)  # the lines of a step do not depend on how long it takes
     monkeypatch.setattr(rows, "MAX_ROWS", 3)
     monkeypatch.setattr(recorder, "LARGEST", 600)
     sensors = [

@@ -15,7 +15,7 @@ import pytest
 from sensorium.errors import ConfigError
 from sensorium.wire.buffers import MAX_BLOCKS, MAX_BYTES, Buffer, BufferPool
 
-SECONDS = 30.0
+SECONDS = 120.0
 """Time-out of a thread, s; a thread that exceeds it is deadlocked."""
 
 

@@ -22,7 +22,7 @@ from sensorium.errors import StreamError, WireError
 from sensorium.wire import slots
 from sensorium.wire.slots import PAGE, PROBE, SlotReader, SlotWriter, probe_slots, slots_available
 
-SECONDS = 30.0
+SECONDS = 120.0
 """Time-out of every operation, s."""
 
 WRITER = """
