@@ -233,6 +233,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a chunk that shrinks": lambda: start() + chunk(bytes(1000), size=100_000) + chunk(b""),
     "a zstd chunk that shrinks": lambda: start() + chunk(bytes(1000), "zstd", size=1500) + chunk(b""),
     "a chunk of unknown compression": lambda: start() + chunk(b"", "gzip") + chunk(b""),
+    "a chunk that ends in its own description": lambda: start() + chunk(b"", length=40)[:49] + chunk(b""),
     "a chunk with a wrong checksum": lambda: start() + chunk(channel(layout()), crc=1) + chunk(b""),
     "a chunk that is no frame": lambda: start() + chunk(b"", body=b"abcdefgh", packed=8) + chunk(b""),
     "a chunk of a chunk": lambda: start() + chunk(chunk(b"")[:-3]) + chunk(b""),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
 from sensorium.errors import ConfigError
+from sensorium.readings import Reading
 from sensorium.record import mcap_writer, rows
 from sensorium.record.export import rosbag2
 from sensorium.record.ros2 import Ros2Messages
@@ -75,6 +78,24 @@ def test_messages_are_those_of_the_live_readings(
             assert sorted(found[topic]) == sorted(values), topic
             times = [log_time for log_time, _ in found[topic]]
             assert topic == "/tf" or times == sorted(times)
+
+
+def test_an_export_holds_few_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readings of one tick are more than a block: each is released when the next tick begins."""
+    monkeypatch.setattr(rosbag2, "BLOCK_BYTES", 1)
+    made, held, most = scene(), weakref.WeakSet[Reading](), 0
+
+    def readings() -> Iterator[Reading]:
+        nonlocal most
+        for _ in range(30):
+            made.update()
+            held.update(tick := [*made.publish(poses=True).values()])
+            while tick:
+                yield tick.pop()
+            most = max(most, len(held))
+
+    rosbag2.write_rosbag2(readings(), tmp_path / "bag", made.description(), [1, 3])
+    assert 0 < most < 4 * len(made.sensors)
 
 
 def test_a_recording_without_truth_has_the_measured_values_alone(tmp_path: Path) -> None:
