@@ -117,8 +117,7 @@ class AccessControl:
                 self.end(session)
 
     def run_periodic(self) -> None:
-        """End the sessions of silent clients and ended processes, and release memory that is no longer used."""
-        self._table.tidy()
+        """End the sessions of silent clients and ended processes."""
         self._answers = 0
         for session in list(self._table.sessions.values()):
             session.silence += TICK_S
