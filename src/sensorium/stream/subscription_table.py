@@ -89,7 +89,6 @@ class Session:
     """Whether it can read the server's slots."""
     max_message: int = 2**30
     """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
-    listens_to_frames: bool = False
     silence: float = 0.0
     """Time without a message from it, s, while the server's thread ran: not that of a suspended program."""
     greeted: float = 0.0
@@ -193,6 +192,8 @@ class SubscriptionTable:
         self.has_room = threading.Condition(self.lock)
         """Notified when messages were read, or subscriptions ended."""
         self.sessions: dict[bytes, Session] = {}
+        self.frame_listeners: dict[Session, None] = {}
+        """Clients that are notified of each frame."""
         self.topics: dict[str, Topic] = {}
         """Name -> stream; only the thread of the loop's owner changes it."""
         self.gone: deque[Session] = deque()
@@ -231,25 +232,14 @@ class SubscriptionTable:
             for session in self.sessions.values():
                 self.send(session, message)
 
-    def frame_listeners(self) -> list[Session]:
-        """Return the clients that are notified of each frame."""
-        with self.lock:
-            return [each for each in self.sessions.values() if each.listens_to_frames]
-
     # Topics -----------------------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: Topic) -> None:
-        """Add a topic and notify all clients."""
+        """Add a topic, or repeat it with changed information, and notify all clients; its subscriptions continue."""
         with self.lock:
             self.topics[topic.info.name] = topic
             self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
-
-    def replace_info(self, topic: Topic, info: StreamInfo) -> None:
-        """Replace the information about a topic, and notify all clients; its subscriptions continue."""
-        with self.lock:
-            topic.info = info
-            self.send_to_all(msg.Added(info.to_dict()))
 
     def remove_topic(self, name: str, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
@@ -271,6 +261,7 @@ class SubscriptionTable:
                 del self.sessions[session.route]
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
+            self.frame_listeners.pop(session, None)
             session.lent.clear()
             session.outbox.clear()
             self.gone.append(session)
@@ -441,7 +432,7 @@ class SubscriptionTable:
                     return payload
         if body is not None:
             return Payload(bytearray(size - len(body)), size, body=body)
-        return Payload(topic.pool.pop(size).view, size)
+        return Payload(topic.pool.lend(size), size)
 
     def offer(self, payload: Payload, receivers: list[Subscription]) -> list[Subscription]:
         """Send a written message to subscriptions, by the policy of each; return those that lose it."""
