@@ -13,10 +13,10 @@ import numpy as np
 from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
-from sensorium.stream.publisher import Moment, Outgoing
+from sensorium.stream.publisher import Moment
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.stream.subscription_table import LOG
-from sensorium.wire.data import RawData, SensorData
+from sensorium.wire.data import Item, RawData, SensorData
 from sensorium.wire.failures import Failures
 from sensorium.wire.header import Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import registered
@@ -64,6 +64,7 @@ class Host:
         self.listening = True
         self.running: dict[Future[Any], str] = {}
         self.publisher = self
+        self.types: dict[str, int] = {}
         self.snapshot = self.at(0)
 
     def __enter__(self) -> Host:
@@ -97,6 +98,7 @@ class Host:
     ) -> Any:
         """Return a sensor created as the server creates it."""
         definition = cls.definition()
+        self.types[name] = type_id(cls.serializer.type_name)
         if attach_to:
             owner = owner_of(self.bodies[attach_to], self.bodies, NoTree().parent_body)
         return streamed.spawn(
@@ -122,11 +124,11 @@ class Host:
     def resolved(self, name: str, frame: int) -> None:
         self.done.append(frame)
 
-    def send(self, name: str, message: Outgoing) -> None:
+    def send(self, name: str, items: Sequence[Item], moment: Moment, *, is_lasting: bool = True) -> None:
         """Collect the messages of a sensor, one by one."""
-        for body, first, count in message.items:
-            body = memoryview(body if message.is_lasting else bytes(body))
-            self.sent.append(Message(message.type_id, body, message.moment, first, count))
+        for body, first, count in items:
+            body = memoryview(body if is_lasting else bytes(body))
+            self.sent.append(Message(self.types[name], body, moment, first, count))
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> None:
         future = self.executor.submit(function, *args)

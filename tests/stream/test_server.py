@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -50,11 +51,12 @@ class Listener:
 
     def __init__(self, server: sn.Server) -> None:
         self.server, self.table = server, server._table
-        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", listens_to_frames=True)
+        self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here")
         self.session.outbox, self.session.silence = _Said(), -math.inf
         self.streams: dict[int, StreamInfo] = {}
         with self.table.lock:
             self.table.sessions[self.session.route] = self.session
+            self.table.frame_listeners[self.session] = None
 
     def listen(
         self, name: str, *, lossless: bool = True, every: int = 1, rate: float = 0.0, first: int = 0, count: int = 0,
@@ -622,12 +624,10 @@ def test_shared_memory_is_freed_after_the_last_message_of_an_ended_stream() -> N
     expected.real.session.shares_memory = True
     topic = expected.real.topic
     payload = model.table.allocate(topic, 2 * SMALL, [expected.real])
-    assert payload.segment >= 0 and model.table.counts.segments == 1
+    assert payload.writer is not None and model.table.counts.segments == 1
     model.table.remove_topic(topic.info.name, "removed")
-    model.table.tidy()
     assert model.table.counts.segments == 1
     del payload
-    model.table.tidy()
     assert model.table.counts.segments == 0
     model.table.close()
 
@@ -815,6 +815,43 @@ class Model:
             ]
             assert session.held == sum(sizes)
             assert session.held <= most // len(self.table.sessions) or len(sizes) == 1
+
+
+@pytest.mark.parametrize("cause", ["read", "stopped", "disconnected", "more memory", "closing"])
+def test_step_that_waits_for_a_listener_continues_as_soon_as_it_can(cause: str) -> None:
+    """The step may wait an hour, but a change that lets it continue wakes it."""
+    model = Model(0, patience=3600.0, max_held=900 if cause == "more memory" else 2**30)
+    table, waiting = model.table, threading.Event()
+
+    class Noted(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            waiting.set()  # with the lock, which the change below needs
+            return super().wait(timeout)
+
+    table.has_room = Noted(table.lock)
+    (session, other, _), topic = table.sessions.values(), table.topics["t1"]
+    limit = 10 if cause == "more memory" else 1
+    table.subscribe(session, msg.Subscribe(1, topic.info.id, True, 1, 0.0, 0, 1, False, 1, limit))
+    listener = session.subscriptions[1]
+    for _ in range(2):  # the first is in transit, the second waits
+        table.offer(table.allocate(topic, HEADER_BYTES, [listener]), [listener])
+    found: list[list[Subscription]] = []
+    step = threading.Thread(target=lambda: found.append(table.with_room([listener])), daemon=True)
+    step.start()
+    assert waiting.wait(60.0) and not found
+    match cause:
+        case "read":
+            table.credit(session, 1, 1)
+        case "stopped":
+            table.unsubscribe(session, 1)
+        case "disconnected":
+            table.remove_session(session)
+        case "more memory":  # the share of a client that is gone
+            table.remove_session(other)
+        case "closing":
+            table.stop_waiting()
+    step.join(60.0)
+    assert found == [[] if cause in ("stopped", "disconnected") else [listener]]
 
 
 @pytest.mark.parametrize("most", [200_000, 2**30])

@@ -142,7 +142,8 @@ class Link:
             while not self._stopping:
                 wait = max(0, int(1e3 * (self._next_ping - time.monotonic())) + 1)
                 events = dict(self._poller.poll(wait))
-                self._waker.rest(wake_up in events)
+                if wake_up in events:
+                    self._waker.rest()
                 if self._monitor in events:
                     self._monitor_connection()
                 if self._dealer in events:

@@ -117,8 +117,7 @@ class AccessControl:
                 self.end(session)
 
     def run_periodic(self) -> None:
-        """End the sessions of silent clients and ended processes, and release memory that is no longer used."""
-        self._table.tidy()
+        """End the sessions of silent clients and ended processes."""
         self._answers = 0
         for session in list(self._table.sessions.values()):
             session.silence += TICK_S
@@ -156,21 +155,19 @@ class AccessControl:
     def _welcome(self, route: bytes, hello: msg.Hello) -> None:
         if self._closing:
             return
+        reason, final = "", True
         if hello.protocol != msg.PROTOCOL:
             reason = (
                 f"the server speaks protocol {msg.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
                 f"(sensorium {hello.version}). Install the same version on both sides"
             )
-            self._answer(route, msg.Refused(reason, True))
-            return
-        if not self._credentials.admits(hello.token):
+        elif not self._credentials.admits(hello.token):
             self.refused += 1
             reason = "the token is wrong. Pass the token of the server: connect(..., token=...)"
-            self._answer(route, msg.Refused(reason, True))
-            return
-        if len(self._table.sessions) >= self._options.max_clients:
-            reason = f"the server already has max_clients={self._options.max_clients} clients"
-            self._answer(route, msg.Refused(reason, False))
+        elif len(self._table.sessions) >= self._options.max_clients:
+            reason, final = f"the server already has max_clients={self._options.max_clients} clients", False
+        if reason:
+            self._answer(route, msg.Refused(reason, final))
             return
         session = Session(route, hello.name[:64], hello.pid, hello.host[:64])
         session.max_message = hello.max_message
@@ -215,10 +212,11 @@ class AccessControl:
             case msg.Unsubscribe(subscription=number):
                 table.unsubscribe(session, number)
             case msg.Frames(wanted=wanted):
-                session.listens_to_frames = wanted
-                if wanted:
-                    self.new_frame_listeners[session] = None
-                    self.arrived.set()
+                with table.lock:
+                    table.frame_listeners.pop(session, None)
+                    if wanted:
+                        table.frame_listeners[session] = self.new_frame_listeners[session] = None
+                        self.arrived.set()
             case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
                 if session.shares_memory and session.process is None and session.pid != os.getpid():

@@ -115,7 +115,8 @@ class StreamCatalog:
                 self.offer_sensor(name, described[name], env=topic.env)
                 continue
             if now != topic.info:
-                self._table.replace_info(topic, now)
+                topic.info = now
+                self._table.add_topic(topic)
             if (
                 self._options.on_demand
                 and _can_be_on_demand(now)

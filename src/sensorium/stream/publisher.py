@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from sensorium.wire.data import Item, bundle_body
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer
 
-_FIELDS = type_id(FieldSerializer.type_name)
 HELD_S = 1.0
 """Time that a frame waits for a capture before its sensor is reported, s."""
 
@@ -32,7 +32,6 @@ class Moment:
         wall_ns: its wall clock, ns since 1970.
         first_env: first environment in `poses`.
         poses: pose of the sensor in the world, float32 ``[env, 1, 7]``: position in m and orientation wxyz.
-        age_ns: age of the data at that time, ns.
     """
 
     frame: int
@@ -41,25 +40,6 @@ class Moment:
     wall_ns: int
     first_env: int
     poses: Array
-    age_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One message of a streamed sensor, or many small ones of one frame, ready to send.
-
-    Attributes:
-        type_id: number of their data type, which selects the serializer.
-        items: body, first environment and number of environments of each; bodies are read-only.
-        moment: frame of the messages; `poses` has all environments of the sensor.
-        is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
-            buffer return to the pool with the last view.
-    """
-
-    type_id: int
-    items: list[Item]
-    moment: Moment
-    is_lasting: bool = True
 
 
 class Publisher:
@@ -90,7 +70,6 @@ class Publisher:
         self,
         topic: Topic,
         reading: Reading,
-        frame: int,
         wall_ns: int,
         dt: float,
         among: Iterable[Subscription],
@@ -102,7 +81,6 @@ class Publisher:
         Args:
             topic: topic of the sensor.
             reading: its reading.
-            frame: number of the frame.
             wall_ns: wall clock of the frame, ns since 1970.
             dt: physics time step, s.
             among: its subscriptions that the sample concerns.
@@ -110,31 +88,25 @@ class Publisher:
         """
         pose, time_ns, start = reading.pose, round(reading.time * 1e9), reading.first_env
         poses = np.zeros((len(reading.env_ids), 0, 7), np.float32) if pose is None else pose
+        moment = Moment(self.frame, reading.tick, time_ns, wall_ns, start, poses)
         if topic.serializer.kind:
-            age_ns = round(float(reading.age[0]) * 1e9)
-            self._events(topic, reading, Moment(frame, reading.tick, time_ns, wall_ns, start, poses, age_ns), among)
+            self._events(topic, reading, moment, among)
             return
         info, arrays = topic.info, reading.arrays()
         capture_tick, offsets = arrays["meta"]["capture_tick"], arrays["meta"].get("offsets")
         if info.events:
             rows = FieldSerializer.rows
             among = [each for each in among if rows(reading, each.key[0] - start, each.key[1])]
-        for key, wanting in self._table.wanted(topic, among, is_new=is_new).items():
-            if not (receivers := self._table.with_room(wanting)):
-                continue
-            first, count, truth = key
+        for (first, count, truth), wanting in self._table.wanted(topic, among, is_new=is_new).items():
             row = first - start
             filled = 0 if offsets is None else int(offsets[row + count] - offsets[row])
-            layout, capture_ns = info.layout(count, filled, truth), round(int(capture_tick[row]) * dt * 1e9)
-            payload = self._table.allocate(topic, body_offset(count, poses.shape[1]) + layout.nbytes, receivers)
-            head = Header(
-                (TRUTH if truth else 0) | (EVENTS if info.events else 0), _FIELDS, info.id, filled, topic.seq, frame,
-                reading.tick, time_ns, capture_ns, wall_ns - time_ns + capture_ns, first, count, poses.shape[1],
-                layout.nbytes,
+            layout, age_ns = info.layout(count, filled, truth), time_ns - round(int(capture_tick[row]) * dt * 1e9)
+            write = partial(FieldSerializer.write, info.name, arrays, row, count, layout)
+            flags = TRUTH if truth else 0
+            self._send(
+                topic, moment, first, count, layout.nbytes, write, topic.seq, wanting, rows=filled, age_ns=age_ns,
+                flags=flags,
             )  # fmt: skip
-            place = begin_message(payload.data, head, poses[row : row + count])
-            FieldSerializer.write(info.name, arrays, row, count, layout, place)
-            self.sent(frame, receivers, 1, self._table.offer(payload, receivers))
 
     def _events(self, topic: Topic, reading: Reading, moment: Moment, among: Iterable[Subscription]) -> None:
         """Send the messages into which the serializer of a stream converts a reading."""
@@ -145,14 +117,32 @@ class Publisher:
             text = "sensor %r: %d events of one control step found no free row and are lost"
             LOG.warning(text, topic.info.name, int(lost.sum()))
         if items := topic.serializer.serialize(reading, since):
-            self.messages(topic, Outgoing(type_id(topic.serializer.type_name), items, moment), among)
+            self.messages(topic, items, moment, among, age_ns=round(float(reading.age[0]) * 1e9))
 
-    def messages(self, topic: Topic, message: Outgoing, among: Iterable[Subscription] | None = None) -> None:
+    def messages(
+        self,
+        topic: Topic,
+        items: Sequence[Item],
+        moment: Moment,
+        among: Iterable[Subscription] | None = None,
+        *,
+        age_ns: int = 0,
+        is_lasting: bool = True,
+    ) -> None:
         """Send messages of a stream to the subscriptions of their environments.
 
         Several small messages of a frame share a bundle for lossless subscriptions that take all of them.
+
+        Args:
+            topic: topic of the stream.
+            items: body, first environment and number of environments of each message; bodies are read-only.
+            moment: frame of the messages; `poses` has all environments of the sensor.
+            among: subscriptions that the messages concern; None for all.
+            age_ns: age of the data at that time, ns.
+            is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of
+                a buffer return to the pool with the last view.
         """
-        items, moment, seq = message.items, message.moment, topic.seq
+        seq = topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
         for each in topic.subscriptions if among is None else among:
@@ -165,7 +155,9 @@ class Publisher:
             end = first + count
             inside = [each for each in single if each.key[0] < end and first < each.key[0] + each.key[1]]
             wanting = [each for group in self._table.wanted(topic, inside).values() for each in group]
-            self._send(topic, message, first, count, body, topic.seq, wanting)
+            own = body if is_lasting else None
+            write = partial(_copy, body)
+            self._send(topic, moment, first, count, len(body), write, topic.seq, wanting, age_ns=age_ns, body=own)
         topic.seq = seq + len(items)
         start, stop = moment.first_env, moment.first_env + len(moment.poses)
         for (first, end), wanting in whole.items():
@@ -173,41 +165,36 @@ class Publisher:
             chosen = items if is_all else [item for item in items if item[1] < end and first < item[1] + item[2]]
             if chosen:
                 body = bundle_body(chosen)
-                self._send(topic, message, start, stop - start, body, seq + 1, wanting, n=len(chosen), flags=BUNDLE)
+                self._send(
+                    topic, moment, start, stop - start, len(body), partial(_copy, body), seq + 1, wanting,
+                    age_ns=age_ns, flags=BUNDLE, n=len(chosen),
+                )  # fmt: skip
 
     def _send(
-        self,
-        topic: Topic,
-        message: Outgoing,
-        first: int,
-        count: int,
-        body: bytes | memoryview,
-        seq: int,
-        wanting: list[Subscription],
-        *,
-        n: int = 1,
-        flags: int = 0,
-    ) -> None:
-        """Send one message, or a bundle of `n`, to subscriptions."""
+        self, topic: Topic, moment: Moment, first: int, count: int, size: int, write: Callable[[memoryview], None],
+        seq: int, wanting: list[Subscription], *, rows: int = 0, age_ns: int = 0, flags: int = 0, n: int = 1,
+        body: bytes | memoryview | None = None,
+    ) -> None:  # fmt: skip
+        """Send one message, or a bundle of `n`, to subscriptions; `write` writes its body of `size` bytes."""
         if not (receivers := self._table.with_room(wanting)):
             return
-        moment = message.moment
         poses = moment.poses[first - moment.first_env :][:count]
-        size = body_offset(count, poses.shape[1]) + len(body)
-        own = body if message.is_lasting and n == 1 else None  # a client reads a bundle in one piece
-        payload = self._table.allocate(topic, size, receivers, in_slot=n == 1, body=own)
+        whole = body_offset(count, poses.shape[1]) + size
+        payload = self._table.allocate(topic, whole, receivers, in_slot=n == 1, body=body)  # a bundle is read at once
         payload.count = n
         head = Header(
-            flags | (EVENTS if topic.info.events else 0), message.type_id, topic.info.id, 0, seq, moment.frame,
-            moment.tick, moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count,
-            poses.shape[1], len(body),
+            flags | (EVENTS if topic.info.events else 0), type_id(topic.serializer.type_name), topic.info.id, rows, seq,
+            moment.frame, moment.tick, moment.time_ns, moment.time_ns - age_ns, moment.wall_ns - age_ns, first, count,
+            poses.shape[1], size,
         )  # fmt: skip
         place = begin_message(payload.data, head, poses)
-        if payload.body is None and len(body) < 4096:
-            place[:] = body
-        elif payload.body is None:  # NumPy copies without holding the interpreter's lock
-            np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(body, np.uint8))
-        self.sent(moment.frame, receivers, n, self._table.offer(payload, receivers))
+        if payload.body is None:
+            write(place)
+        lost = self._table.offer(payload, receivers)
+        with self._lock:
+            sent = self._sent.setdefault(moment.frame, {})
+            for each in receivers:
+                sent.setdefault(each, [0, 0])[each in lost] += n
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -249,24 +236,8 @@ class Publisher:
                 )
                 LOG.warning("%s", text)
                 self._table.slow.append(text)
-                for session in self._table.frame_listeners():
+                for session in self._table.frame_listeners:
                     self._table.send(session, msg.Note(text))
-
-    def sent(
-        self, frame: int, receivers: Iterable[Subscription], count: int = 1, lost: Sequence[Subscription] = ()
-    ) -> None:
-        """Register the messages of a frame.
-
-        Args:
-            frame: the frame.
-            receivers: their subscriptions.
-            count: number of messages.
-            lost: receivers that lose them.
-        """
-        with self._lock:
-            sent = self._sent.setdefault(frame, {})
-            for each in receivers:
-                sent.setdefault(each, [0, 0])[each in lost] += count
 
     def done(self, frame: int, tick: int, time_ns: int) -> None:
         """Register that all messages of a frame were sent, except those of captures."""
@@ -288,7 +259,15 @@ class Publisher:
             while self.waiting and self.waiting[0][0] < first:
                 done = self.waiting.popleft()
                 self._since = time.monotonic()
-                if listeners := self._table.frame_listeners():
+                if listeners := self._table.frame_listeners:
                     self.announce(listeners, *done)
                 while self._sent and (earlier := min(self._sent)) < done[0]:
                     del self._sent[earlier]
+
+
+def _copy(body: bytes | memoryview, place: memoryview) -> None:
+    """Copy a body to its place; NumPy copies a large one without holding the interpreter's lock."""
+    if len(body) < 4096:
+        place[:] = body
+    else:
+        np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(body, np.uint8))

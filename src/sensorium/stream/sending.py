@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,11 +13,10 @@ import numpy as np
 from sensorium.errors import ConfigError, RegistrationError, StreamError, shown
 from sensorium.pose import Pose
 from sensorium.readings import Array
-from sensorium.stream.publisher import Moment, Outgoing
+from sensorium.stream.publisher import Moment
 from sensorium.stream.subscription_table import LOG
 from sensorium.wire.buffers import Buffer, BufferPool
 from sensorium.wire.data import Item
-from sensorium.wire.header import type_id
 from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Stream:
         self._had_listeners: bool | None = None
         """Whether the stream had listeners at the start of the tick."""
         self._serializer: type[Serializer] = sensor.serializer
-        self._type_id = type_id(sensor.serializer.type_name)
         self._bundle: list[Item] = []
         self._bundled: Moment | None = None
 
@@ -114,25 +113,26 @@ class Stream:
         self.flush()
         self._emit(self._moment(), envs, body)
 
-    def begin_tick(self) -> None:
-        """Mark the start of a tick on this thread, and store whether the stream has listeners."""
+    @contextlib.contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Store the thread of a tick, and whether the stream has listeners; send the remaining messages at its end."""
         self._thread = threading.get_ident()
         self._had_listeners = self.has_listeners
-
-    def end_tick(self) -> None:
-        """Mark the end of a tick, and send the remaining messages."""
-        self._had_listeners = None
-        self.flush()
+        try:
+            yield
+        finally:
+            self._had_listeners = None
+            self.flush()
 
     def flush(self) -> None:
-        """Send the bundled small messages; the server calls this at the end of `tick`."""
+        """Send the bundled small messages."""
         bundle, moment = self._bundle, self._bundled
         if not bundle:
             return
         self._bundle, self._bundled = [], None
         assert moment is not None
         if self.has_listeners:
-            self.host.send(self.name, Outgoing(self._type_id, bundle, moment))
+            self.host.send(self.name, bundle, moment)
 
     def capture(self) -> Capture:
         """Return a capture of the frame in progress, with which any thread may send one message of this frame.
@@ -218,7 +218,7 @@ class Stream:
 
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
         body, is_lasting = as_bytes(content, self._serializer)
-        self.host.send(self.name, Outgoing(self._type_id, [(body, envs.start, len(envs))], moment, is_lasting))
+        self.host.send(self.name, [(body, envs.start, len(envs))], moment, is_lasting=is_lasting)
 
     def close(self) -> None:
         """Stop sending: captures and later messages of worker threads are dropped."""
@@ -237,9 +237,8 @@ class Capture:
     __slots__ = ("__weakref__", "_lock", "_resolved", "_stream", "_used", "moment")
 
     def __init__(self, stream: Stream, moment: Moment) -> None:
-        self._resolved, self._used = True, ""  # resolved until it is counted, for __del__
+        self._resolved, self._used, self._lock = True, "", threading.Lock()  # resolved until it is counted
         self._stream, self.moment = stream, moment
-        self._lock = threading.Lock()
         stream.host.publisher.capture(stream.name, moment.frame)
         self._resolved = False
 
@@ -292,10 +291,7 @@ class Capture:
             self._resolved = True
         self._stream.host.publisher.resolved(self._stream.name, self.moment.frame)
 
-    def __del__(self) -> None:
-        if not self._resolved:
-            self._resolved = True  # no lock is needed without other references
-            self._stream.host.publisher.resolved(self._stream.name, self.moment.frame)
+    __del__ = drop
 
 
 def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview, bool]:

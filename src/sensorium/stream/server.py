@@ -384,7 +384,8 @@ class Server:
             self._send_frame()
 
     def _send_frame(self) -> None:
-        self._remove_orphans()
+        if self._table.gone:
+            self._remove_orphans()
         scene, table, wall_ns = self.scene, self._table, time.time_ns()
         self._publisher.frame = frame = self._publisher.frame + 1
         tick = scene.tick
@@ -409,7 +410,7 @@ class Server:
         for truth, names in ((False, others), (True, with_truth)):
             if names:
                 self._publish(names, due, wall_ns, truth=truth)
-        for name, failure in self.streamed.tick(frame, wall_ns):
+        for name, failure in self.streamed.tick(frame, wall_ns) if self.streamed.sensors else ():
             self.remove(name, f"it failed: {failure}")
         self._publisher.done(frame, tick, round(scene.time * 1e9))
 
@@ -433,8 +434,7 @@ class Server:
             if name not in arrived:  # only the ground truth is new
                 receivers = [each for each in receivers if each.key[2]]
             if receivers:
-                frame, dt = self._publisher.frame, scene.engine.dt
-                self._publisher.reading(topics[name], reading, frame, wall_ns, dt, receivers)
+                self._publisher.reading(topics[name], reading, wall_ns, scene.engine.dt, receivers)
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""
@@ -452,10 +452,10 @@ class Server:
             envs, now = slice(first, first + count), time.time_ns()
             reading = scene.publish([info.name], envs=envs, truth=truth, poses=True, copy=False)[info.name]
             topic, dt = subscription.topic, scene.engine.dt
-            self._publisher.reading(topic, reading, self.frame, now, dt, [subscription], is_new=False)
+            self._publisher.reading(topic, reading, now, dt, [subscription], is_new=False)
         while waiting:
             session, _ = waiting.popitem()
-            if session.listens_to_frames and self.frame and not self._publisher.waiting:
+            if session in self._table.frame_listeners and self.frame and not self._publisher.waiting:
                 self._publisher.announce([session], self.frame, self.scene.tick, round(self.scene.time * 1e9))
 
     # Sensors at run time ----------------------------------------------------------------------------------------------

@@ -175,10 +175,10 @@ class Sockets:
             while not self._stopping:
                 wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
-                waker.rest(woken in events)
                 if accepted in events:
                     self._refuse_excess()
                 if woken in events:
+                    waker.rest()
                     self._between()
                 if router in events:
                     self._take()

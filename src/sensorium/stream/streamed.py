@@ -7,7 +7,7 @@ have the frame, time and pose of their measurement, even if a worker thread send
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,10 +16,11 @@ import numpy as np
 from sensorium.drawing import composed
 from sensorium.errors import RegistrationError, SensoriumError, shown
 from sensorium.readings import Array, Bodies, Reading
-from sensorium.stream.publisher import Outgoing, Publisher
+from sensorium.stream.publisher import Moment, Publisher
 from sensorium.stream.sending import Stream
 from sensorium.stream.subscription_table import LOG, Topic
 from sensorium.wire.attributes import ActorDescription
+from sensorium.wire.data import Item
 from sensorium.wire.failures import Failure, Failures
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.spawned import SpawnedSensor, registry_of
@@ -148,13 +149,9 @@ def run_tick(sensor: StreamedSensor, snapshot: Snapshot, failures: Failures) -> 
         snapshot: the bodies at the frame in progress.
         failures: log that receives its exception with its name.
     """
-    stream = sensor.stream
     try:
-        stream.begin_tick()
-        try:
+        with sensor.stream.ticking():
             sensor.tick(snapshot)
-        finally:
-            stream.end_tick()
     except Exception as error:
         return failures.add(sensor.name, "tick", error, snapshot.frame)
     return None
@@ -212,10 +209,10 @@ class StreamedSensors:
         topic = self._topics.get(name)
         return topic is not None and bool(topic.subscriptions)
 
-    def send(self, name: str, message: Outgoing) -> None:
+    def send(self, name: str, items: Sequence[Item], moment: Moment, *, is_lasting: bool = True) -> None:
         """Send messages of a sensor, on the sending thread; those that may change are copied at once."""
         if (topic := self._topics.get(name)) is not None:
-            self.publisher.messages(topic, message)
+            self.publisher.messages(topic, items, moment, is_lasting=is_lasting)
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> None:
         """Run a function of a sensor on a worker thread.
@@ -236,8 +233,6 @@ class StreamedSensors:
             frame: number of the frame.
             wall_ns: its wall clock, ns since 1970.
         """
-        if not self.sensors:
-            return
         if self.world is None:
             self.world = self._scene.publish([WORLD], truth=False, poses=True)[WORLD]
         state = {name: self.world[name] for name in ("pos_w", "quat_w", "lin_vel_w", "ang_vel_w")}

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 from sensorium.errors import StreamError
 from sensorium.wire import messages as msg
@@ -55,7 +56,7 @@ class Payload:
     Args:
         data: its bytes, writable until it is offered.
         size: its size, bytes.
-        segment: number of its shared-memory segment; -1 for none.
+        writer: its shared-memory segment; None for none.
         slot: number of the slot.
         count: number of messages that it represents; several for a bundle.
         body: its body, if it is in separate memory that never changes; `data` is then header and poses.
@@ -63,7 +64,7 @@ class Payload:
 
     data: Any
     size: int
-    segment: int = -1
+    writer: SlotWriter | None = None
     slot: int = -1
     count: int = 1
     body: Any = None
@@ -88,7 +89,6 @@ class Session:
     """Whether it can read the server's slots."""
     max_message: int = 2**30
     """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
-    listens_to_frames: bool = False
     silence: float = 0.0
     """Time without a message from it, s, while the server's thread ran: not that of a suspended program."""
     greeted: float = 0.0
@@ -156,8 +156,8 @@ class Topic:
     pool: BufferPool = field(default_factory=BufferPool, repr=False)
     subscriptions: list[Subscription] = field(default_factory=list, repr=False)
     seq: int = 0
-    segment: int = -1
-    """Number of its shared-memory segment; -1 for none yet."""
+    writer: SlotWriter | None = None
+    """Its shared-memory segment, if it has large messages. A retired segment is closed with its last lent slot."""
     sent_tick: int = -1
     """Physics tick up to which events were sent, or happened before there were listeners."""
     has_lost: bool = False
@@ -192,6 +192,8 @@ class SubscriptionTable:
         self.has_room = threading.Condition(self.lock)
         """Notified when messages were read, or subscriptions ended."""
         self.sessions: dict[bytes, Session] = {}
+        self.frame_listeners: dict[Session, None] = {}
+        """Clients that are notified of each frame."""
         self.topics: dict[str, Topic] = {}
         """Name -> stream; only the thread of the loop's owner changes it."""
         self.gone: deque[Session] = deque()
@@ -204,11 +206,8 @@ class SubscriptionTable:
         """Reports of clients that did not read in time during a step."""
         self.sent_bytes = 0
         """Total size of the data sent to clients, bytes."""
-        self._open: dict[int, SlotWriter] = {}
-        """Number -> segment of shared memory; one per stream with large messages."""
-        self._retired: dict[int, SlotWriter] = {}
-        """Segments without new messages, which clients still read."""
-        self._created = 0
+        self._writers: WeakSet[SlotWriter] = WeakSet()
+        """All segments, including retired ones that clients still read."""
         self._uses_slots = uses_slots
         self.version = 0
         """Number of changes of the subscriptions."""
@@ -223,7 +222,7 @@ class SubscriptionTable:
                 len(sessions),
                 sum(not each.ended for session in sessions for each in session.subscriptions.values()),
                 len(self.topics),
-                len(self._open) + len(self._retired),
+                len(self._writers),
                 sum(len(held) for session in sessions for held in session.lent.values()),
             )
 
@@ -233,25 +232,14 @@ class SubscriptionTable:
             for session in self.sessions.values():
                 self.send(session, message)
 
-    def frame_listeners(self) -> list[Session]:
-        """Return the clients that are notified of each frame."""
-        with self.lock:
-            return [each for each in self.sessions.values() if each.listens_to_frames]
-
     # Topics -----------------------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: Topic) -> None:
-        """Add a topic and notify all clients."""
+        """Add a topic, or repeat it with changed information, and notify all clients; its subscriptions continue."""
         with self.lock:
             self.topics[topic.info.name] = topic
             self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
-
-    def replace_info(self, topic: Topic, info: StreamInfo) -> None:
-        """Replace the information about a topic, and notify all clients; its subscriptions continue."""
-        with self.lock:
-            topic.info = info
-            self.send_to_all(msg.Added(info.to_dict()))
 
     def remove_topic(self, name: str, reason: str) -> None:
         """Remove a topic: its subscriptions end with that reason."""
@@ -273,10 +261,10 @@ class SubscriptionTable:
                 del self.sessions[session.route]
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
+            self.frame_listeners.pop(session, None)
             session.lent.clear()
             session.outbox.clear()
             self.gone.append(session)
-            self.tidy()
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
@@ -444,7 +432,7 @@ class SubscriptionTable:
                     return payload
         if body is not None:
             return Payload(bytearray(size - len(body)), size, body=body)
-        return Payload(topic.pool.pop(size).view, size)
+        return Payload(topic.pool.lend(size), size)
 
     def offer(self, payload: Payload, receivers: list[Subscription]) -> list[Subscription]:
         """Send a written message to subscriptions, by the policy of each; return those that lose it."""
@@ -488,12 +476,12 @@ class SubscriptionTable:
             number, payload = waiting[0]
             size, content = payload.size, payload.data
             is_small = size <= SMALL
-            in_slot = not is_small and session.shares_memory and self._can_lend(session, payload)
+            writer = payload.writer if self._can_lend(session, subscription.topic, payload.writer) else None
             if not is_small and payload.count == 1:
-                if subscription.sent >= (LARGE_IN_SLOTS if in_slot else LARGE_IN_SOCKET):
+                if subscription.sent >= (LARGE_IN_SLOTS if writer else LARGE_IN_SOCKET):
                     return
-            if in_slot:
-                content = self._lend(session, payload)
+            if writer:
+                content = self._lend(session, payload, writer)
                 session.held -= size
             elif size > session.max_message:
                 reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
@@ -503,10 +491,10 @@ class SubscriptionTable:
                 content = (payload.data,) if payload.body is None else (payload.data, payload.body)
             waiting.popleft()
             subscription.queued -= payload.count
-            subscription.in_transit.append([payload.count, 0 if in_slot else size])
+            subscription.in_transit.append([payload.count, 0 if writer else size])
             subscription.sent += payload.count
             self.sent_bytes += size
-            self._sockets.put(session, Record(SLOT if in_slot else DATA, subscription.number, number, content))
+            self._sockets.put(session, Record(SLOT if writer else DATA, subscription.number, number, content))
 
     def _drop_waiting(self, subscription: Subscription) -> None:
         subscription.session.held -= sum(payload.size for _, payload in subscription.waiting)
@@ -544,30 +532,29 @@ class SubscriptionTable:
 
     def _take_slot(self, topic: Topic, size: int) -> Payload | None:
         """Return shared memory for a message of a topic; None if there is none left."""
-        writer = self._open.get(topic.segment)
-        if writer is None or writer.slot_size < size:
+        if topic.writer is None or topic.writer.slot_size < size:
             self._retire(topic)
             room = 2 * size if any(spec.is_ragged for spec in topic.info.specs) else size
             try:
-                writer = self._open[self._created] = SlotWriter(room, SLOTS)
+                topic.writer = SlotWriter(room, SLOTS)
             except StreamError:  # no memory or descriptor is left: the socket carries the message
                 return None
-            topic.segment, self._created = self._created, self._created + 1
-        if (taken := writer.take()) is None:
+            self._writers.add(topic.writer)
+        if (taken := topic.writer.take()) is None:
             return None
         slot, memory = taken
-        return Payload(memory[:size], size, topic.segment, slot)
+        return Payload(memory[:size], size, topic.writer, slot)
 
-    def _can_lend(self, session: Session, payload: Payload) -> bool:
+    def _can_lend(self, session: Session, topic: Topic, writer: SlotWriter | None) -> bool:
         """Return whether a client can read a message in shared memory, and holds few slots of its segment."""
-        if payload.segment not in self._open:
+        if writer is None or writer is not topic.writer or not session.shares_memory:
             return False
-        held = [len(lent) for (segment, _), lent in session.lent.items() if segment == payload.segment]
+        held = [len(lent) for (segment, _), lent in session.lent.items() if segment == writer.number]
         return sum(held) < SLOTS_PER_CLIENT
 
-    def _lend(self, session: Session, payload: Payload) -> bytes:
+    def _lend(self, session: Session, payload: Payload, writer: SlotWriter) -> bytes:
         """Lend a slot to a client, and return its place."""
-        segment, writer = payload.segment, self._open[payload.segment]
+        segment = writer.number
         if segment not in session.segments:
             session.segments.add(segment)
             self.send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
@@ -586,33 +573,19 @@ class SubscriptionTable:
             held.pop()
             if not held:
                 del session.lent[segment, slot]
-            self.tidy()
 
     def _retire(self, topic: Topic) -> None:
         """Retire the segment of a stream; it is closed when no client holds a slot of it."""
-        writer = self._open.pop(topic.segment, None)
-        if writer is not None:
-            self._retired[topic.segment] = writer
+        if topic.writer is not None:
             for session in self.sessions.values():
-                if topic.segment in session.segments:
-                    session.segments.discard(topic.segment)
-                    self.send(session, msg.Unmap(topic.segment))
-            self.tidy()
-        topic.segment = -1
-
-    def tidy(self) -> None:
-        """Close retired segments of which no client holds a slot; called periodically."""
-        with self.lock:
-            for segment, writer in list(self._retired.items()):
-                if writer.free == writer.count:
-                    writer.close()
-                    del self._retired[segment]
+                if topic.writer.number in session.segments:
+                    session.segments.discard(topic.writer.number)
+                    self.send(session, msg.Unmap(topic.writer.number))
+        topic.writer = None
 
     def close(self) -> None:
         """Release all memory."""
         with self.lock:
-            for writer in [*self._open.values(), *self._retired.values()]:
-                writer.close()
-            self._open.clear()
-            self._retired.clear()
+            for topic in self.topics.values():
+                self._retire(topic)
             self.topics.clear()

@@ -202,6 +202,14 @@ class BufferPool:
         """Number of blocks of memory in the pool."""
         return len(self._memories)
 
+    def lend(self, size: int) -> Array:
+        """Return memory of `size` bytes, uint8 ``[size]``, which returns to the pool with its last view."""
+        with self._lock:
+            memory = self._memories.pop() if self._memories else None
+        if memory is None or len(memory) < size:
+            memory = empty(size)
+        return leased(memory, partial(_give_back, self._self, memory))[:size]
+
     def pop(self, size: int = 0) -> Buffer:
         """Return a buffer with the most recently returned memory; it has none if the pool is empty.
 

@@ -11,6 +11,7 @@ Shared memory requires Linux 5.1. Elsewhere `slots_available()` is False and pay
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import re
@@ -34,6 +35,7 @@ _VERSION = 1
 _HEAD = struct.Struct("<8sII16sQQ")
 _TOKEN_BYTES = 16
 _PROC = "/proc"
+_numbers = itertools.count()
 _NAME = re.compile(r"(/proc/[1-9][0-9]*/fd/)(0|[1-9][0-9]*)")
 
 # From linux/fcntl.h and linux/memfd.h; Python's fcntl has only the second to last, since 3.13.
@@ -67,6 +69,7 @@ class SlotWriter:
             reused.
         slot_size: size of a slot, bytes, a multiple of the page size.
         count: number of slots.
+        number: number of the segment in this process.
 
     Raises:
         StreamError: this system does not support such memory.
@@ -80,6 +83,7 @@ class SlotWriter:
         self._file, whole = _make_memory(head, PAGE + self.slot_size * count)
         self._slots: Array | None = np.frombuffer(whole, np.uint8, offset=PAGE).reshape(count, self.slot_size)
         self.name = f"{_PROC}/{os.getpid()}/fd/{self._file}"
+        self.number = next(_numbers)
         self._free = list(range(count - 1, -1, -1))  # most recently freed last
 
     @property
@@ -100,7 +104,7 @@ class SlotWriter:
             slot = self._free.pop()
         except IndexError:
             return None
-        return slot, leased(slots[slot], partial(self._free.append, slot))
+        return slot, leased(slots[slot], lambda: self._free.append(slot))  # the segment lives as long as its slots
 
     def close(self) -> None:
         """Release the segment; further calls have no effect.

@@ -34,16 +34,11 @@ class Waker:
         with self._lock, contextlib.suppress(OSError):  # closed in the meantime, or full: then the thread is awake
             self._pair[1].send(b"!")
 
-    def rest(self, is_readable: bool) -> None:
-        """Mark the calling thread as awake. From now on it processes all pending work.
-
-        Args:
-            is_readable: whether the poll reported the descriptor as readable.
-        """
+    def rest(self) -> None:
+        """Make the descriptor unreadable, after the poll reported it. The thread then processes all pending work."""
         self._poller = get_ident()
-        if is_readable:
-            with contextlib.suppress(OSError):
-                self._pair[0].recv(4096)
+        with contextlib.suppress(OSError):
+            self._pair[0].recv(4096)
         self._is_awake = False
 
     def close(self) -> None:
