@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 DUMP = Path(__file__).with_name("dump_readings.py")
-ENGINES = ("mujoco", "mujoco_warp", "tensor")
+PACKAGES = {"mujoco": "mujoco", "mujoco_warp": "mujoco_warp", "tensor": "torch", "newton": "newton", "mjx": "jax"}
+ENGINES = tuple(name for name, package in PACKAGES.items() if find_spec(package))
+"""Engines whose packages are installed. `make env-newton` and `make env-jax` install those of Newton and MJX."""
 BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -148,7 +151,7 @@ def dumped(commit: str | None, args: argparse.Namespace) -> Any:
     """Return the dump of a commit, made in a separate process."""
     with checked_out(commit) as tree, tempfile.TemporaryDirectory() as folder:
         print(f"{commit or 'working tree'}:", flush=True)
-        paths = os.pathsep.join(str(tree / each) for each in ("src", "tests"))
+        paths = os.pathsep.join(str(tree / each) for each in ("src", "tests", "tests_newton"))
         out = Path(folder, "dump")
         command = [sys.executable, str(DUMP), str(out), str(args.steps), args.engines, args.kinds]
         subprocess.run(command, check=True, cwd=tree, env={**os.environ, "PYTHONPATH": paths})

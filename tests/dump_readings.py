@@ -22,10 +22,8 @@ import torch
 import sensorium as sn
 from sensorium.spec import BODY_POSE
 
-ENGINES = ("mujoco", "mujoco_warp", "tensor")
 STAGES_OF: Any = sn.stages if "stages" in dir(sn) else sn
 """Stages, which older commits have in `sensorium` itself."""
-STEPS = 150
 SUBSTEPS = (1, 2, 1, 4, 1, 3)
 RATES = (75.0, 100.0, 62.5, None, 30.0)
 """Sampling rates, Hz, for a tick of 4 ms. Some do not divide 250; None means every tick."""
@@ -161,6 +159,15 @@ class World:
         from two_engines import ENVS, MODEL, start
 
         self.name = name
+        if name == "newton":
+            import test_conformance
+
+            self.engine = test_conformance.engine_of()
+            test_conformance.start(self.engine)
+            return
+        if name == "mjx":
+            self._wrap_mjx()
+            return
         if name != "tensor":
             self.engine = sn.MujocoEngine(MODEL, ENVS) if name == "mujoco" else None
             if self.engine is None:
@@ -183,6 +190,32 @@ class World:
         like.forward()
         self.home = like.array("body_pos_w")[0].double(), like.array("body_quat_w")[0].double()
         self.write()
+
+    def _wrap_mjx(self) -> None:
+        """Create an engine of MJX that is given the states of a MuJoCo engine."""
+        import jax
+        import mujoco
+        from mujoco import mjx
+        from two_engines import ENVS, MODEL, start
+
+        from sensorium.jax import from_mjx
+
+        spec = mujoco.MjSpec.from_file(str(MODEL))
+        spec.delete(spec.sensor("knee_stop"))  # MJX has no such sensor
+        model = spec.compile()
+        self.source = sn.MujocoEngine(model, ENVS)
+        start(self.source, own_options=False)
+        self.data = jax.tree.map(lambda x: jax.numpy.stack([jax.numpy.asarray(x)] * ENVS), mjx.make_data(model))
+        self.engine = from_mjx(model, mjx.put_model(model), self.given())
+        self.engine.forward()
+
+    def given(self) -> Any:
+        """Return `mjx.Data` with the state of the MuJoCo engine."""
+        import jax
+        from two_engines import STATE
+
+        state = {name: jax.numpy.float32(getattr(self.source, name).numpy()) for name in STATE}
+        return self.data.replace(**state)
 
     def write(self) -> None:
         """Write the state of the tick into a TensorEngine: sums of sines, different for each element."""
@@ -214,6 +247,12 @@ class World:
             scene.step(None, 1 + number % 3 // 2)
             return
         ctrl = 2.0 * torch.rand(self.engine.ctrl.shape, generator=generator) - 1.0
+        if self.name == "mjx":
+            for _ in range(SUBSTEPS[number % len(SUBSTEPS)]):
+                self.source.step(ctrl)
+                self.engine.data = self.given()
+                scene.update()
+            return
         scene.step(ctrl, SUBSTEPS[number % len(SUBSTEPS)])
 
 
@@ -224,10 +263,11 @@ def run(name: str, cfgs: list[Any], steps: int, device: str = "cpu") -> dict[str
     """
     world = World(name, device)
     refused: dict[str, str] = {}
-    if name == "tensor":  # which takes only some; a refused one leaves nothing in its separate engine
+    if name not in ("mujoco", "mujoco_warp"):  # which take all; a refused one leaves nothing in a separate engine
+        probe = World(name, device).engine
         for cfg in cfgs:
             try:
-                sn.Scene(World(name, device).engine, [cfg], discover=False)
+                sn.Scene(probe, [cfg], discover=False)
             except (sn.SensoriumError, ValueError) as error:
                 refused[cfg.label] = f"{type(error).__name__}: {error}"
         cfgs = [cfg for cfg in cfgs if cfg.label not in refused]
@@ -263,7 +303,7 @@ def run(name: str, cfgs: list[Any], steps: int, device: str = "cpu") -> dict[str
     return {"sensors": out, "refused": refused, "ticks": ticks}
 
 
-def dump(kinds: Iterable[str] = (), engines: Iterable[str] = ENGINES, steps: int = STEPS) -> Dump:
+def dump(kinds: Iterable[str], engines: Iterable[str], steps: int) -> Dump:
     """Dump the readings of all sensors; see `Dump`."""
     from sensorium import registry
 
