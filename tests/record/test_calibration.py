@@ -254,7 +254,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     file = tmp_path_factory.mktemp("calib") / "run.mcap"
     scene = sn.Scene(engine, sensors, seed=1)
-    with scene.record(file):
+    with scene.record(file), scene.record(file.with_name("no_truth.mcap"), truth=False):
         scene.step(substeps=60)
     return file
 
@@ -268,8 +268,10 @@ def transform(name: str, *, optical: bool = False) -> np.ndarray:
     return out
 
 
-def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["calib", str(recording), "--to", str(tmp_path)]) == 0
+@pytest.mark.parametrize("name", ["run.mcap", "no_truth.mcap"])
+def test_files_of_a_recording(name: str, recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without true poses, the constant places in the description are written."""
+    assert main(["calib", str(recording.with_name(name)), "--to", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     read = YAML(typ="safe", pure=True).load
     chain = read(tmp_path / "camchain.yaml")

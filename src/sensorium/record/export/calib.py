@@ -71,7 +71,7 @@ def write_calibration(
     """Write the calibration of cameras and IMUs, and the poses of all sensors relative to each other.
 
     Args:
-        readings: readings of the sensors, with poses.
+        readings: readings of the sensors. Without poses, the constant places in the description apply.
         folder: folder for the files; created if missing.
         description: description of the scene with the sensors of the readings.
         env: the environment.
@@ -85,6 +85,9 @@ def write_calibration(
     with staged(folder) as root:
         sensors = {name: MappedSensor.from_description(name, about) for name, about in description.sensors.items()}
         seen = _seen(readings, sensors, env)
+        for name, about in description.sensors.items():
+            for mount, place in enumerate(about.get("frames", ())):
+                seen.poses.place((name, mount), place["body"], place["pose"])
         bag = Ros2Messages(description, [env])
         notes: list[str] = []
         imus = [

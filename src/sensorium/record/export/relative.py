@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -22,9 +22,11 @@ class SensorPoses:
     def __init__(self) -> None:
         self._poses: dict[Hashable, dict[int, Pose]] = {}
         self._strides: dict[Hashable, int] = {}
+        self._bodies: dict[str, int] = {}
+        self._places: dict[Hashable, dict[int, Pose]] = {}
 
     def __contains__(self, sensor: Hashable) -> bool:
-        return sensor in self._poses
+        return sensor in self._poses or sensor in self._places
 
     def add(self, sensor: Hashable, sample: Sample) -> None:
         """Take the pose in a sample, if there is one."""
@@ -38,13 +40,28 @@ class SensorPoses:
             for tick in [tick for tick in poses if tick % stride]:
                 del poses[tick]
 
+    def place(self, sensor: Hashable, body: str, pose: Sequence[float]) -> None:
+        """Take the constant pose of a sensor on its body, for sensors without true poses at a common time.
+
+        Args:
+            sensor: the sensor.
+            body: name of the body.
+            pose: position, m, and quaternion wxyz.
+        """
+        key = self._bodies.setdefault(body, -1 - len(self._bodies))  # common to the sensors of a body, and no tick
+        self._places[sensor] = {key: Pose(np.array(pose[:3], np.float64), np.array(pose[3:], np.float64))}
+
     def relative(self, sensor: Hashable, reference: Hashable) -> tuple[Floats, bool] | None:
         """Return the pose of a sensor in the frame of another one, `[4, 4]`, and whether it is constant.
 
-        A pose that is not constant is the first one. None if there are no poses of both at the same time.
+        A pose that is not constant is the first one. None if there are no poses of both at the same time, and no places
+        on the same body.
         """
         first, second = self._poses.get(sensor, {}), self._poses.get(reference, {})
         common = sorted(first.keys() & second.keys())
+        if not common:
+            first, second = self._places.get(sensor, {}), self._places.get(reference, {})
+            common = list(first.keys() & second.keys())
         if not common:
             return None
         each = np.stack([np.linalg.inv(second[tick].matrix) @ first[tick].matrix for tick in common])
