@@ -298,6 +298,31 @@ def test_a_slower_device_is_found() -> None:
     assert not is_repeated(np.rint(0.3 * np.random.default_rng(3).normal(size=(2000, 3)))).any()
 
 
+def test_stamps_are_judged_after_the_cut() -> None:
+    """The stamps of the moving half come in pairs, so that the whole log has no even rate."""
+    random = np.random.default_rng(5)
+    values = random.normal(size=(4000, 3))
+    values[2000:] *= 30.0
+    time = np.arange(4000) / 100.0
+    time[2001::2] = time[2000::2]
+    samples = sn.Samples(time, {"mag_b": values}, {"mag_b": "T"}, "log")
+    with pytest.raises(ArgumentError, match="stamps are nearer"):
+        sn.fit(samples, "magnetometer")
+    rest = at_rest(samples)
+    assert 1500 < len(rest) <= 2000 and rest.time[0] == 0.0
+    assert sn.fit(rest, "magnetometer").parameters["rate_hz"].value == pytest.approx(100.0)
+
+
+def test_a_slower_device_without_a_rate_is_absent_by_name() -> None:
+    """Its values change after 2 to 8 rows at random."""
+    random = np.random.default_rng(6)
+    values = np.repeat(random.normal(size=(900, 3)), random.integers(2, 9, 900), axis=0)
+    samples = sn.Samples(np.arange(len(values)) / 250.0, {"mag_b": values}, {"mag_b": "T"}, "log")
+    found = sn.fit(samples, "magnetometer")
+    assert found.parameters["rate_hz"].value == pytest.approx(250.0)
+    assert "those that differ have no rate" in found.refused["mag_b"] and "mag_b.N.x" not in found.parameters
+
+
 @pytest.mark.skipif(not XIO.exists(), reason="SENSOR_LOGS names no folder with the log of an x-IMU3")
 def test_a_real_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the log of an x-IMU3 in deg/s and g, the static window is cut out; the magnetometer runs at a fifth."""

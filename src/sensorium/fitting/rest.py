@@ -13,7 +13,7 @@ from sensorium.errors import ArgumentError
 from sensorium.fitting.allan import TERMS, Coefficient, TermFit
 from sensorium.fitting.result import Fit, Parameter
 from sensorium.fitting.samples import Samples
-from sensorium.fitting.stamps import Stamps, Z, bursts, drift_of, stamps_of
+from sensorium.fitting.stamps import Stamps, Z, bursts, drift_of, first_period, stamps_of
 from sensorium.readings import Array
 from sensorium.view.allan import (
     INSTABILITY,
@@ -46,6 +46,7 @@ FINEST = 1e-9
 """Minimum jitter of stamps, s; less is rounding."""
 FINE = 0.01
 """Minimum quantisation step that is reported, in standard deviations of the values."""
+STILLER = "If the sensor moves, use --static; after that, cut the log further by --start and --end."
 ROLES = {"ang_vel_b": "angular_velocity", "lin_acc_b": "specific_force", "mag_b": "magnetic"}
 AXES = ("x", "y", "z")
 
@@ -88,12 +89,12 @@ def _check_magnitude(name: str, values: Array) -> None:
         hint = " It would be 1 g: give --units lin_acc_b=g." if abs(size - 1.0) < GRAVITY_ERROR else ""
         raise ArgumentError(
             f"lin_acc_b: its mean is {size:.4g} m/s^2 long, expected {GRAVITY} m/s^2 of a sensor at rest.{hint} Check "
-            "the unit. If the sensor moves, cut the log, or use --static."
+            f"the unit. {STILLER}"
         )
     if name == "ang_vel_b" and size > FASTEST:
         raise ArgumentError(
             f"ang_vel_b: its mean is {size:.3g} rad/s long, expected less than {FASTEST} rad/s of a sensor at rest. "
-            "Check the unit (--units ang_vel_b=deg/s). If the sensor moves, cut the log, or use --static."
+            f"Check the unit (--units ang_vel_b=deg/s). {STILLER}"
         )
 
 
@@ -170,7 +171,11 @@ def _fit_field(
     place, period = stamps.place, stamps.period
     repeated = is_repeated(values)
     if repeated.any():
-        own = stamps_of(place[~repeated] * period)
+        try:
+            own = stamps_of(place[~repeated] * period)
+        except ArgumentError as error:
+            refused[name] = f"its rows repeat, and those that differ have no rate: {error}"
+            return
         values, place, period = values[~repeated][own.rows], own.place, own.period
         half = Z * own.period_sd / period**2
         parameters[f"{name}.rate_hz"] = Parameter(
@@ -202,9 +207,7 @@ def _fit_field(
     allan = allan_of(moving, info, spec, shown)
     progress(0.4)
     if reason := refusal_of(allan, moving):
-        raise ArgumentError(
-            f"{name}: no noise is fitted, because {reason}, expected a sensor at rest. Cut the log, or use --static."
-        )
+        raise ArgumentError(f"{name}: no noise is fitted, because {reason}, expected a sensor at rest. {STILLER}")
     progress(0.75)
     terms = TermFit(noise, period)
     variance = allan_variance(noise, terms.sizes)
@@ -308,12 +311,10 @@ def at_rest(samples: Samples) -> Samples:
     Raises:
         ArgumentError: no span is long enough.
     """
-    stamps = stamps_of(samples.time)
-    kept = samples.rows(stamps.rows)
-    calm = np.ones(len(kept), bool)
-    size = max(round(STILL / stamps.period), 8)
-    count = len(kept) // size
-    for values in kept.values.values():
+    calm = np.ones(len(samples), bool)
+    size = max(round(STILL / first_period(samples.time)), 8)
+    count = len(samples) // size
+    for values in samples.values.values():
         windows = values[: count * size].reshape(count, size, -1)
         level, mean = windows.var(axis=1), windows.mean(axis=1)
         quiet = np.quantile(level, 0.1, axis=0) + np.square([grain_of(column) for column in values.T])
@@ -324,10 +325,10 @@ def at_rest(samples: Samples) -> Samples:
         calm[count * size :] = False
     edges = np.flatnonzero(np.diff(np.concatenate(([0], calm, [0])))).reshape(-1, 2)
     first, last = edges[np.argmax(np.ptp(edges, axis=1))].tolist() if len(edges) else (0, 0)
-    first, last = first + (size if first else 0), last - (size if last < len(kept) else 0)
+    first, last = first + (size if first else 0), last - (size if last < len(samples) else 0)
     if last - first < FEWEST:
         raise ArgumentError(
             f"samples: the longest span at rest has {max(last - first, 0)} samples, expected at least {FEWEST}. Record "
             "the sensor at rest."
         )
-    return kept.rows(slice(first, last))
+    return samples.rows(slice(first, last))

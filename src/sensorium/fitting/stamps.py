@@ -64,16 +64,7 @@ def stamps_of(time: Array) -> Stamps:
     Raises:
         ArgumentError: the stamps do not give a rate; the message says why.
     """
-    if len(time) < FEWEST:
-        raise ArgumentError(f"samples: got {len(time)}, expected at least {FEWEST} for a rate. Record for longer.")
-    steps = np.diff(time)
-    if (steps < 0.0).any():
-        row = int(np.argmax(steps < 0.0)) + 1
-        raise ArgumentError(
-            f"time: the stamp of row {row} is {-steps[row - 1]:.3g} s before that of the row before, expected stamps "
-            "that increase. Sort the rows, or cut the log where its clock was set."
-        )
-    period = _first_period(time)
+    period = first_period(time)
     used = min(16, len(time))
     place = np.zeros(0, np.int64)
     while True:  # twice as many samples in each round, so that the error of the period stays below half a place
@@ -94,7 +85,7 @@ def stamps_of(time: Array) -> Stamps:
         )
     place = place[kept]
     (period, _), (period_sd, jitter) = _line(place, time[kept])
-    resolution = step_of(time - time[0]) if np.ptp(np.round(steps, 9)) > 0.0 else 0.0
+    resolution = step_of(time - time[0]) if np.ptp(np.round(np.diff(time), 9)) > 0.0 else 0.0
     if resolution > WHOLE * period:  # the step of exact stamps is their period
         resolution = 0.0
     if resolution:
@@ -102,8 +93,21 @@ def stamps_of(time: Array) -> Stamps:
     return Stamps(period, period_sd, place, kept, jitter, resolution)
 
 
-def _first_period(time: Array) -> float:
-    """Return the period to a few per cent: near a median of steps, where the stamps are most coherent."""
+def first_period(time: Array) -> float:
+    """Return the period to a few per cent: near a median of steps, where the stamps are most coherent.
+
+    Raises:
+        ArgumentError: there are too few stamps, they decrease, or most are equal.
+    """
+    if len(time) < FEWEST:
+        raise ArgumentError(f"samples: got {len(time)}, expected at least {FEWEST} for a rate. Record for longer.")
+    steps = np.diff(time)
+    if (steps < 0.0).any():
+        row = int(np.argmax(steps < 0.0)) + 1
+        raise ArgumentError(
+            f"time: the stamp of row {row} is {-steps[row - 1]:.3g} s before that of the row before, expected stamps "
+            "that increase. Sort the rows, or cut the log where its clock was set."
+        )
     guess = float(np.median(time[SPAN:] - time[:-SPAN])) / SPAN
     if not guess > 0.0:
         raise ArgumentError("time: most stamps are equal, expected stamps that increase. Use the stamps of the device.")
