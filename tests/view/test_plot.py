@@ -403,21 +403,30 @@ def test_arrows_on_a_bent_grid_follow_its_rows_and_columns() -> None:
     assert np.allclose(layout.up, (0.0, 1.0, 0.0))
 
 
-def test_loads_match_the_vectors(tmp_path: Path) -> None:
-    """The parts along the normal and along the skin are those of the force, at any normal, and so are the sums."""
-    from sensorium.view import taxels
+def drawn_skin(made: SensorRecording) -> Any:
+    """Return the figure of the second environment of a skin."""
+    from matplotlib.figure import Figure
 
+    from sensorium.view.taxels import draw_skin
+
+    figure = Figure(figsize=(7.0, 2.9))
+    draw_skin(figure, made, made.info["fields"][0], 1)
+    return figure
+
+
+def test_loads_match_the_vectors() -> None:
+    """The parts along the normal and along the skin are those of the force, at any normal, and so are the sums."""
     random = np.random.default_rng(3)
     normals = random.normal(size=(12, 3))
     made = skin((12,), probe_local_pos=random.normal(size=(12, 3)).tolist(), probe_local_normal=normals.tolist())
-    force = random.normal(size=made.truth["force"].shape)
-    spec, unit = made.info["fields"][0], normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    felt = taxels._taxel_values(force, np.arange(60), 1, spec, skin_layout(made))
-    along = force[:, 1] @ np.eye(3) - (force[:, 1] * unit).sum(-1, keepdims=True) * unit
-    assert np.allclose(felt.normal, (force[:, 1] * unit).sum(-1))
-    assert np.allclose(felt.net_shear, np.linalg.norm(along.sum(axis=1), axis=-1))
-    curves = [*taxels._curves(spec, felt, felt).values()]
-    assert np.allclose(curves[0], felt.normal.sum(axis=1)) and np.allclose(curves[1], felt.net_shear)
+    made = dataclasses.replace(made, truth={"force": random.normal(size=made.truth["force"].shape)})
+    unit = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    force = made.truth["force"][made.pairs(1)[1], 1]
+    normal = (force * unit).sum(-1)
+    along = force - normal[..., None] * unit
+    lines = [line for axes in drawn_skin(made).axes for line in axes.get_lines() if line.get_label() == "true"]
+    assert np.allclose(lines[0].get_ydata(), normal.sum(axis=1))
+    assert np.allclose(lines[1].get_ydata(), np.linalg.norm(along.sum(axis=1), axis=-1))
 
 
 @pytest.mark.parametrize(
@@ -445,19 +454,29 @@ def test_a_grid_of_distances_is_a_map_of_the_nearest_moment(tmp_path: Path) -> N
         assert word in text, word
 
 
-def test_rounding_errors_are_not_drawn_as_load(tmp_path: Path) -> None:
-    """Where the load along the normals is rounding compared with that along the skin, the colours show zero load."""
-    from sensorium.view import taxels
+def drawn_colors(true: Any, measured: Any) -> tuple[float, float, str]:
+    """Return the limits and the name of the colours of three taxels in a row with these constant values."""
+    places = [[0.01 * k, 0.0, 0.0] for k in range(3)]
+    made = skin((3,), vector=np.ndim(true) > 1, probe_local_pos=places)
+    shape = made.truth["force"].shape
+    truth, seen = ({"force": np.broadcast_to(np.asarray(values), shape)} for values in (true, measured))
+    dots = drawn_skin(dataclasses.replace(made, truth=truth, measured=seen)).axes[0].collections[0]
+    return (*dots.get_clim(), dots.get_cmap().name)
 
-    normal, along = np.array([[1e-9, -1e-9, 0.0]]), np.array([[[0.1, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.2, 0.0]]])
-    spec = {"dtype": "float32", "role": "scalar"}
-    low, high, _ = taxels._scale(normal[0], normal[0], spec, taxels._least(taxels._TaxelValues(normal, along)))
-    assert (low, high) == (0.0, pytest.approx(0.02 * 0.2))
+
+def test_rounding_errors_are_not_drawn_as_load() -> None:
+    """Where the load along the normals is rounding compared with that along the skin, the colours show zero load."""
+    force = [[0.1, 0.0, 1e-9], [0.0, 0.0, -1e-9], [0.0, 0.2, 0.0]]
+    assert drawn_colors(force, force)[:2] == (0.0, pytest.approx(0.02 * 0.2))
+
+
+def test_colors_start_at_zero_or_are_symmetric_for_loads() -> None:
+    """Loads of both signs have symmetric colours, of one sign colours from 0; values without a zero have their span."""
     both = np.array([-1.0, 0.0, 3.0])
-    assert taxels._scale(both, both, spec, 0.0) == (-3.0, 3.0, "RdBu_r")
-    assert taxels._scale(-np.abs(both), both, spec, 0.0) == (-3.0, 0.0, "viridis_r")
-    warm = np.array([20.0, 21.0])
-    assert taxels._scale(warm, warm + 1.0, spec, 0.0) == (20.0, 22.0, "viridis")
+    assert drawn_colors(both, both) == (-3.0, 3.0, "RdBu_r")
+    assert drawn_colors(-np.abs(both), both) == (-3.0, 0.0, "viridis_r")
+    warm = np.array([20.0, 21.0, 20.5])
+    assert drawn_colors(warm, warm + 1.0) == (20.0, 22.0, "viridis")
 
 
 def test_real_skin_is_drawn_at_its_position(tmp_path: Path) -> None:

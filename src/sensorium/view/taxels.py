@@ -320,10 +320,8 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
         spec: the field.
         least: minimum span of the colours.
     """
-    if np.dtype(spec["dtype"]).kind == "b":
-        return 0.0, 1.0, "viridis"
     known = np.concatenate([each[np.isfinite(each)] for each in (true, measured)])
-    if not len(known):
+    if not len(known) or np.dtype(spec["dtype"]).kind == "b":
         return 0.0, 1.0, "viridis"
     low, high = float(known.min()), float(known.max())
     signs = true[np.isfinite(true)] if np.isfinite(true).any() else known

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Reading
-from sensorium.view.style import unit_text
+from sensorium.view.style import name_and_unit
 from sensorium.wire.stream_info import StreamInfo
 
 KNOBS = ("noise", "bias", "random_walk", "resolution", "density", "delay", "jitter", "loss", "drop_rate")
@@ -47,8 +47,7 @@ class Knob:
     @property
     def label(self) -> str:
         """Text beside the slider."""
-        unit = f" [{unit_text(self.unit)}]" if self.unit not in ("", "1") else ""
-        return f"{self.name}{f' of {self.field}' if self.field else ''}{unit}"
+        return name_and_unit({"name": self.name + (f" of {self.field}" if self.field else ""), "unit": self.unit})
 
 
 def knobs_of(info: StreamInfo, largest: Mapping[str, float]) -> Iterator[Knob]:

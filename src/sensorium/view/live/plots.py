@@ -11,7 +11,7 @@ import numpy as np
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec, unit_of
 from sensorium.view.figures import labels_of
-from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
+from sensorium.view.style import ERROR, MEASURED, TRUTH, name_and_unit
 
 WINDOW, LEAST = 10.0, 240
 """Shown time, s, and number of readings of a slow sensor that a plot shows at least."""
@@ -97,9 +97,8 @@ class Plot:
         self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
         column = self._column_of(spec)
         name, unit = labels_of({}, spec.to_dict())[column], unit_of(spec.unit, spec.shape, column)
-        unit = f" [{unit_text(unit)}]" if unit not in ("", "1") else ""
-        self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
-        self.error.title = f"measured - true{unit}"
+        self.values.title = name_and_unit({"name": f"{self.field.value} {name}".rstrip(), "unit": unit})
+        self.error.title = name_and_unit({"name": "measured - true", "unit": unit})
 
     def _column_of(self, spec: FieldSpec) -> int:
         """Return the chosen column; a browser may send any number."""
