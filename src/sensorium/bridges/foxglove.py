@@ -12,7 +12,7 @@ from sensorium.bridges.bridge import Bridge
 from sensorium.client.client import Client
 from sensorium.errors import MissingDependencyError, StreamError
 from sensorium.readings import Reading
-from sensorium.record.ros2 import MessageBlock
+from sensorium.record.ros2 import MessageBlock, Topic
 from sensorium.wire.messages import FrameDone
 
 BACKLOG = 64
@@ -51,31 +51,27 @@ class FoxgloveServer(Bridge):
         except ImportError:
             fix = "pip install foxglove-sdk, or the extra: sensorium[foxglove]."
             raise MissingDependencyError(f"the Foxglove server needs foxglove-sdk: {fix}") from None
-        self._context = context = foxglove.Context()  # its channels end with it
-
-        def channel(topic: str, name: str, encoding: str, text: bytes, message_encoding: str) -> Any:
-            schema = foxglove.Schema(name=name, encoding=encoding, data=text)
-            return foxglove.Channel(topic, schema=schema, message_encoding=message_encoding, context=context)
-
-        self._channels = [
-            channel(each.name, each.type, "ros2msg", each.schema.encode(), "cdr") for each in self.messages.topics
-        ]
+        self._foxglove, self._context = foxglove, foxglove.Context()  # its channels end with it
+        self._channels: list[Any] = []
+        for number, topic in enumerate(self.messages.topics):
+            self.declare(number, topic)
         self._sensor_of = {topic.name: topic.sensor for topic in self.messages.topics if topic.sensor}
         self._values: dict[str, tuple[Any, list[str]]] = {}
         for name, left in self.messages.unmapped.items():
             specs = [spec for spec in self.sensors[name].specs if spec.name in left]
             units = {spec.name: {"description": spec.unit} for spec in specs if spec.columns <= MAX_VALUES}
             if units:
-                topic, schema = f"/{name}/values", msgspec.json.encode({"type": "object", "properties": units})
-                self._values[name] = channel(topic, f"sensorium.{name}", "jsonschema", schema, "json"), list(units)
-                self._sensor_of[topic] = name
+                values, schema = f"/{name}/values", msgspec.json.encode({"type": "object", "properties": units})
+                channel = self._channel(values, f"sensorium.{name}", "jsonschema", schema, "json")
+                self._values[name] = channel, list(units)
+                self._sensor_of[values] = name
         self._subscribed: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._counting, self._posed = threading.Lock(), self.messages.posed
         listener: Any = self
         try:
             self._server = foxglove.start_server(
-                name="sensorium", port=port, context=context, server_listener=listener, capabilities=[Capability.Time],
-                message_backlog_size=BACKLOG,
+                name="sensorium", port=port, context=self._context, server_listener=listener,
+                capabilities=[Capability.Time], message_backlog_size=BACKLOG,
             )  # fmt: skip
         except RuntimeError as error:
             raise StreamError(f"cannot serve Foxglove at port {port}: {error}. Choose another port.") from None
@@ -97,13 +93,21 @@ class FoxgloveServer(Bridge):
 
     def _count(self, topic: str, change: int) -> None:
         """Change the number of apps that subscribe to a topic, and listen to the sensors of subscribed topics only."""
-        with self._lock:
+        with self._counting:
             self._subscribed[topic] += change
             wanted = {sensor for each, sensor in self._sensor_of.items() if self._subscribed[each]}
             if self._subscribed["/tf"]:
                 wanted.update(self.messages.posed)
             for name in self.sensors:
                 (self.listen if name in wanted else self.stop)(name)
+
+    def _channel(self, topic: str, name: str, encoding: str, text: bytes, message_encoding: str) -> Any:
+        schema = self._foxglove.Schema(name=name, encoding=encoding, data=text)
+        return self._foxglove.Channel(topic, schema=schema, message_encoding=message_encoding, context=self._context)
+
+    def declare(self, number: int, topic: Topic) -> None:
+        """Advertise a topic."""
+        self._channels.append(self._channel(topic.name, topic.type, "ros2msg", topic.schema.encode(), "cdr"))
 
     def publish(self, block: MessageBlock) -> None:
         """Send messages to the apps that subscribe to their topics."""
@@ -120,8 +124,8 @@ class FoxgloveServer(Bridge):
 
     def on_frame(self, done: FrameDone) -> None:
         """Publish the time of a frame, and poses of the sensors that are now in the world."""
-        before = self.messages
         super().on_frame(done)
-        if self.messages is not before:
+        if self._posed != self.messages.posed:
+            self._posed = self.messages.posed
             self._count("/tf", 0)
         self._server.broadcast_time(done.time_ns)

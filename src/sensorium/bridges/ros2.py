@@ -11,7 +11,7 @@ import numpy as np
 from sensorium.bridges.bridge import Bridge
 from sensorium.client.client import Client
 from sensorium.errors import MissingDependencyError, SensoriumError
-from sensorium.record.ros2 import MessageBlock
+from sensorium.record.ros2 import MessageBlock, Topic
 
 LOG = logging.getLogger("sensorium.ros2")
 COMMAND = "std_msgs/msg/Float64MultiArray"
@@ -40,7 +40,6 @@ class Ros2Node(Bridge):
         super().__init__(client, poses=options.get("truth", False), **options)
         try:
             import rclpy
-            from rclpy.qos import DurabilityPolicy, QoSProfile
             from rosidl_runtime_py.utilities import get_message
         except ImportError as error:
             raise MissingDependencyError(
@@ -53,14 +52,7 @@ class Ros2Node(Bridge):
         self.skipped: dict[str, str] = {}
         self._publishers: dict[int, Any] = {}
         for number, topic in enumerate(self.messages.topics):
-            latched = DurabilityPolicy.TRANSIENT_LOCAL if topic.is_latched else DurabilityPolicy.VOLATILE
-            profile = QoSProfile(depth=1 if topic.is_latched else 10, durability=latched)
-            try:
-                kind = get_message(topic.type)
-            except (ImportError, AttributeError, ValueError) as error:
-                self.skipped[topic.name] = f"{topic.type}: {error}"
-            else:
-                self._publishers[number] = self._node.create_publisher(kind, topic.name, profile)
+            self.declare(number, topic)
         self._controls = np.zeros((client.num_envs, 0))
         for env, prefix in zip(self.messages.envs, self.messages.prefixes, strict=True):
             self._node.create_subscription(get_message(COMMAND), f"/{prefix}cmd", self._taker(env), 10)
@@ -82,6 +74,20 @@ class Ros2Node(Bridge):
 
         with contextlib.suppress(ExternalShutdownException):
             self._rclpy.spin(self._node)
+
+    def declare(self, number: int, topic: Topic) -> None:
+        """Create the publisher of a topic, or note why there is none."""
+        from rclpy.qos import DurabilityPolicy, QoSProfile
+        from rosidl_runtime_py.utilities import get_message
+
+        latched = DurabilityPolicy.TRANSIENT_LOCAL if topic.is_latched else DurabilityPolicy.VOLATILE
+        profile = QoSProfile(depth=1 if topic.is_latched else 10, durability=latched)
+        try:
+            kind = get_message(topic.type)
+        except (ImportError, AttributeError, ValueError) as error:
+            self.skipped[topic.name] = f"{topic.type}: {error}"
+        else:
+            self._publishers[number] = self._node.create_publisher(kind, topic.name, profile)
 
     def publish(self, block: MessageBlock) -> None:
         """Publish messages as serialized bytes."""

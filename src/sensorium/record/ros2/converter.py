@@ -168,17 +168,17 @@ class Ros2Messages:
         self._bodies = {"world": WORLD}
         self._given, self._inner = {each.name for each in frames}, tuple(self._frames)
         self._place(description)
-        if self._frames:
-            self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
 
     def placed(self, description: SceneDescription) -> Ros2Messages:
-        """Return the same conversion, with the same topics, for other places of the sensors on their bodies.
+        """Return the same conversion for other places of the sensors on their bodies.
+
+        The first constant frame adds the topic ``/tf_static``, after those that exist.
 
         Args:
             description: description of the scene, in which only the places differ.
         """
         new = copy.copy(self)
-        new._frames, new._sensors = list(self._inner), {}
+        new.topics, new._frames, new._sensors = list(self.topics), list(self._inner), {}
         for name, sensor in self._sensors.items():
             new._sensors[name] = sensor.of(new)
         new._place(description)
@@ -211,6 +211,8 @@ class Ros2Messages:
                         drivers[body] = (rate, sensor, mount, pose.inverse().to_array())
         for body, (_, sensor, mount, inner) in drivers.items():
             sensor.followed.append((mount, bodies[body], inner))
+        if self._frames and not self._tf_static:
+            self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
 
     def _new_frame(self, name: str) -> str:
         """Return a name of a frame; with a number if another frame has it."""
@@ -272,7 +274,6 @@ class Ros2Messages:
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
             for prefix in self.prefixes
             for frame in self._frames
-            if self._tf_static  # else there was none at first
         ]
         count = 1 if transforms else 0
         data = serialize("tf2_msgs/msg/TFMessage", {"transforms": transforms}) if transforms else b""
