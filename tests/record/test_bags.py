@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from mcap.writer import IndexType
 from mcap.writer import Writer as McapWriter
+from nursery import Nursery
 from pyarrow.parquet import read_table
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -152,6 +153,19 @@ def write(path: Path, plugin: StoragePlugin, messages: Mapping[str, Callable[[in
     """Write a bag with three messages per topic."""
     every = ((k * STEP, topic, message(k)) for k in range(3) for topic, message in messages.items())
     return write_all(path, plugin, every)
+
+
+WITHOUT_BAGS = """
+import sys
+sys.modules |= dict.fromkeys(("rosbags", "ruamel", "ruamel.yaml"))
+import sensorium as sn
+with sn.replay(sys.argv[1]) as replay:
+    print(len(replay.description.sensors), "sensor")
+try:
+    sn.replay(sys.argv[2])
+except sn.MissingDependencyError as error:
+    print(error)
+"""
 
 
 @pytest.fixture(scope="module", params=[StoragePlugin.SQLITE3, StoragePlugin.MCAP], ids=["sqlite3", "mcap"])
@@ -938,3 +952,15 @@ def test_rosbags_is_named_when_it_is_missing(bag: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "rosbags.typesys", None)
     with pytest.raises(MissingDependencyError, match=r"sensorium\[bags\]"):
         sn.replay(bag)
+
+
+def test_recordings_need_no_extra_of_bags(tmp_path: Path, nursery: Nursery) -> None:
+    """A program without the packages of the extra `bags` replays our recordings, and names the extra for other bags."""
+    scene = sn.Scene(
+        sn.TensorEngine(1, 0.01, bodies=("base",), provides=("pose", "velocity")), [sn.BodyStateCfg(body="base")]
+    )
+    with scene.record(tmp_path / "own.mcap"):
+        scene.step()
+    program = nursery.program(WITHOUT_BAGS, str(tmp_path / "own.mcap"), "other.db3", bare=True)
+    assert program.wait() == 0, program.err
+    assert "1 sensor\n" in program.out and "pip install 'sensorium[bags]'" in program.out

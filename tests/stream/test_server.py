@@ -838,7 +838,7 @@ def test_step_that_waits_for_a_listener_continues_as_soon_as_it_can(cause: str) 
     found: list[list[Subscription]] = []
     step = threading.Thread(target=lambda: found.append(table.with_room([listener])), daemon=True)
     step.start()
-    assert waiting.wait(60.0) and not found
+    assert waiting.wait(PATIENCE) and not found
     match cause:
         case "read":
             table.credit(session, 1, 1)
@@ -850,7 +850,7 @@ def test_step_that_waits_for_a_listener_continues_as_soon_as_it_can(cause: str) 
             table.remove_session(other)
         case "closing":
             table.stop_waiting()
-    step.join(60.0)
+    step.join(PATIENCE)
     assert found == [[] if cause in ("stopped", "disconnected") else [listener]]
 
 

@@ -6,14 +6,16 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import ConfigError
 from sensorium.pose import Pose
-from sensorium.record.bag_files import Connection
 from sensorium.record.bag_messages import Unreadable, stamp_of
+
+if TYPE_CHECKING:
+    from sensorium.record.bag_files import Connection
 
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
 
